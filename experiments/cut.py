@@ -265,7 +265,7 @@ def _print_rows(rows: list[dict[str, Any]], top: int, sort: str) -> None:
     (uncut,) = [row for row in rows if not row["matrix"]]
     cuts = [row for row in rows if row["matrix"]]
     finite = [row for row in cuts if "reason" not in row]
-    finite.sort(key=lambda row: -laser_search.score(row, sort))
+    finite.sort(key=lambda row: -laser_search.rank_value(row, sort))
     cuts = finite + [row for row in cuts if "reason" in row]
     names = [name for name in uncut if name not in NOT_SCORES]
     table = Table("matrix", "fraction", "rank", *names, box=None, pad_edge=False)

@@ -73,8 +73,9 @@ def _sentence(effect: Effect, unit: str, agrees: dict[str, bool | None]) -> str:
     verb = "lowers" if effect.value > 0 else "raises"
     if effect.method in ("patching", "direct"):
         verb = "raises" if effect.value > 0 else "lowers"
-    size = f"{abs(effect.value):.2g} ± {effect.half_width:.1g}"
-    text = f"{part_name(effect.part)}, {VERBS[effect.method]}, {verb} the {unit} by {size}"
+    score, _, nats = unit.partition(" (")
+    size = f"{abs(effect.value):.2g} ± {effect.half_width:.1g} {nats.removesuffix(')')}".strip()
+    text = f"{part_name(effect.part)}, {VERBS[effect.method]}, {verb} the {score} by {size}"
     if agrees.get(effect.part) is False:
         text += "; other methods disagree on the sign"
     return f"{text}."

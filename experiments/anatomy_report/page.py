@@ -27,7 +27,7 @@ def page(report: "Report") -> str:
     style = Path(__file__).with_name("page.css").read_text()
     title = f"Anatomy of {report.name}"
     parts = [f"<h1>{escape(title)}</h1>", _lead(report), _first_screen(report)]
-    if report.training is not None:
+    if report.training is not None and report.training.rows:
         parts += ["<h2>What must be trained</h2>", _method(report.training), _table(report)]
         parts += [_curves(report)]
     if report.inside is not None:
@@ -66,7 +66,7 @@ def _lead(report: "Report") -> str:
 
 def _first_screen(report: "Report") -> str:
     picture = ""
-    if report.training is not None:
+    if report.training is not None and report.training.rows:
         picture = network(report.training, int(report.settings.get("layers", 1)))
     elif report.inside is not None:
         picture = page_inside.effect_tables(report.inside, report.effects)
@@ -178,7 +178,7 @@ def _inside(report: "Report") -> list[str]:
         "works against the answer. Point at a number for its interval.</p>"
     )
     parts = ["<h2>What each part of the trained network does</h2>", lead]
-    if report.training is not None:
+    if report.training is not None and report.training.rows:
         parts.append(page_inside.effect_tables(inside, report.effects))
     parts += [
         f"<p>Not measured: {escape(f'{m}: {why}')}.</p>" for m, why in inside.left_out.items()
@@ -197,9 +197,9 @@ def _inside(report: "Report") -> list[str]:
 def _costs(report: "Report") -> str:
     texts = []
     if trainings := report.costs.get("trainings"):
-        texts.append(f"{trainings:.0f} trainings")
+        texts.append(f"{trainings:.0f} training{'s' * (trainings != 1)}")
     if seconds := report.costs.get("seconds"):
-        texts.append(duration(seconds))
+        texts.append(f"{duration(seconds)} of training")
     if rates := report.settings.get("rates"):
         listed = ", ".join(f"{rate:g}" for rate in rates)
         texts.append(f"learning rates {listed}, chosen on validation data")

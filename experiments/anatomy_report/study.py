@@ -222,22 +222,23 @@ def run(
 
     Args:
       study: the study.
-      budget: seconds. The first member is trained in any case.
+      budget: seconds. The first member, which includes compilation, is trained in any case.
       report: called after each member.
       is_stopped: returns whether to stop before the next member.
 
     Returns:
       Whether the plan was completed.
     """
-    began, longest, is_checked = time.monotonic(), 0.0, False
+    began, is_checked, times = time.monotonic(), False, []
     for member in study.due():
-        if is_stopped() or time.monotonic() - began + longest > budget:
+        expected = min(times[1:], default=0.0)
+        if is_stopped() or (times and time.monotonic() - began + expected > budget):
             return False
         if member.variant != WHOLE_NETWORK and not is_checked:
             study.check_learned()
             is_checked = True
         trained = study.train(member)
-        longest = trained.seconds if longest == 0.0 else min(longest, trained.seconds)
+        times.append(trained.seconds)
         report(member, trained)
     if not is_checked:
         study.check_learned()

@@ -10,6 +10,7 @@ from theory.advise.model_architecture import architecture_of
 from theory.advise.question import Question
 
 ADVICE_LINES = 2
+TRAINABLE = "trainable"  # the regime without a fault
 
 
 def lines(what: Subject) -> list[str]:
@@ -22,16 +23,17 @@ def lines(what: Subject) -> list[str]:
         answer = judge(Question(architecture_of(model.spec), length))
     except UserError:
         return []
-    return [*_ranges(answer), *answer["advice"][:ADVICE_LINES]]
+    advice = [] if answer["regime"] == TRAINABLE else answer["advice"][:ADVICE_LINES]
+    return [*_ranges(answer), *advice]
 
 
 def _ranges(answer: dict[str, Any]) -> list[str]:
     """Returns rank, entropy and gradients with the ranges in which networks train well."""
     cosine, keys, ratio = answer["cosine"][-1], min(answer["keys"]), answer["gradient_ratio"]
     low, high = answer["gradient_range"]
-    start = {
-        "trainable": "At initialisation the network is in the trainable range of signal propagation"
-    }.get(answer["regime"], f"At initialisation the network shows {answer['regime']}")
+    start = f"At initialisation the network shows {answer['regime']}"
+    if answer["regime"] == TRAINABLE:
+        start = "At initialisation rank, entropy and gradients are in the trainable range"
     return [
         f"{start} (theory.advise).",
         f"Rank: the cosine of two tokens after the last block is {cosine:.2f}; collapse is above "

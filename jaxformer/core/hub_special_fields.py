@@ -10,6 +10,7 @@ from jaxformer.core.hub_fields import Config, Numbers, read_rotary
 
 
 def finish_gpt2(config: Config, numbers: Numbers) -> None:
+    """Leaves scores unscaled if the config says so."""
     if config.get("scale_attn_weights") is False:
         numbers["score_scale"] = 1.0
 
@@ -47,12 +48,14 @@ def per_head_norm(norm: str) -> Callable[[Config, Numbers], None]:
 
 
 def finish_stablelm(config: Config, numbers: Numbers) -> None:
+    """Adds the norms of queries and keys; parallel branches share one norm."""
     per_head_norm("each_head")(config, numbers)
     numbers["shared_norm"] = numbers["parallel"]
     refuse_head_dim(config, numbers)
 
 
 def refuse_head_dim(config: Config, numbers: Numbers) -> None:
+    """Raises a UserError if the heads together are not as wide as the model."""
     if numbers["head_width"] * numbers["heads"] != numbers["width"]:
         raise UserError(
             f"head_dim: {config['head_dim']} is not supported; a {config['model_type']} model has "
@@ -61,11 +64,13 @@ def refuse_head_dim(config: Config, numbers: Numbers) -> None:
 
 
 def finish_gptj(config: Config, numbers: Numbers) -> None:
+    """Rotates the first `rotary_dim` numbers of each head, in neighbouring pairs."""
     width = config.get("rotary_dim", 64) or numbers["head_width"]
     numbers["rotary"] = {"width": width, "base": 10_000.0, "interleaved": True}
 
 
 def finish_smollm3(config: Config, numbers: Numbers) -> None:
+    """Leaves out the rotation in some blocks, every fourth one by default."""
     layers, interval = numbers["layers"], config.get("no_rope_layer_interval", 4)
     rotated = config.get("no_rope_layers")
     if rotated is None:

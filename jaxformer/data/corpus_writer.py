@@ -161,6 +161,8 @@ class CorpusWriter:
         labels = self._labels()
         write_atomically(self / "bytes.bin", self.tokenizer.n_bytes().astype("<i4").tobytes())
         (self / "state.json").unlink()
+        if not labels:  # after state.json: a resumed preparation would fill the file with zeros
+            (self / "labels.bin").unlink()
         files = [self / name for name in DATA_FILES if (self / name).exists()]
         index = {
             "format": FORMAT,
@@ -177,10 +179,9 @@ class CorpusWriter:
         (self / ".lock").unlink()
 
     def _labels(self) -> tuple[str, ...]:
-        """Returns the names of the classes. Without classes it deletes labels.bin."""
+        """Returns the names of the classes; empty if no document has one."""
         classes = np.fromfile(self / "labels.bin", "<i4")
         if classes.max() < 0:
-            (self / "labels.bin").unlink()
             return ()
         names = self.labels or tuple(map(str, range(int(classes.max()) + 1)))
         if classes.max() >= len(names):
@@ -219,12 +220,19 @@ class CorpusWriter:
         with errors_name(self / f"{name}.bin"):
             self.files[name].write(np.asarray(values).astype(kind).tobytes())
 
+    def _has_files_of(self, state: State) -> bool:
+        """Returns whether the files hold all that a saved state counts."""
+        least = {name: width * state.documents for name, width in ENTRY_BYTES.items()}
+        least["tokens"] = 2 * state.tokens
+        return all((self / f"{name}.bin").stat().st_size >= n for name, n in least.items())
+
     def _restored(self) -> State:
         """Returns the saved state, or a new one if it is damaged or has other settings."""
         try:
             saved = without_checksum(json.loads((self / "state.json").read_text()))
-            if not differences(saved["asked"], self.settings):
-                return State(**saved["state"])
+            state = State(**saved["state"])
+            if not differences(saved["asked"], self.settings) and self._has_files_of(state):
+                return state
         except (OSError, ValueError, KeyError, TypeError):
             pass
         return State()

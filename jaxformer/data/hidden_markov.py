@@ -40,6 +40,15 @@ def examples(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws examples.
 
+    Args:
+        seed: the seed of all draws.
+        count: the number of examples, even.
+        length: the length T of the chain.
+        features: the number of features of a token, even.
+        flip: the probabilities of a flip of the state, for labels +1 and -1.
+        sigma_par: deviation of the noise in the span of v_+ and v_-.
+        sigma_perp: deviation of the noise perpendicular to this span.
+
     Returns:
         Tokens (count, length + 1, features + length + 1), and labels (count,): +1 in the first
         half, -1 in the second.
@@ -116,6 +125,12 @@ def attention_maps(
     """Returns the attention Omega^(l), (B, H_l, key s, query t), of each layer.
 
     The last layer has only the queries of the readout.
+
+    Args:
+        tokens_BxTxn: tokens of the examples.
+        forms: for each layer, the bilinear forms of its heads, (H_l, n, n).
+        readout: the queries of the last layer, see `readout_queries`.
+        hardness: factor of the scores before the softmax.
     """
     maps = []
     for layer, form_HxNxN in enumerate(forms):
@@ -139,7 +154,7 @@ def attentioned_input(
 ) -> np.ndarray:
     """Returns the path inputs xi, (B, prod_l H_l, n), with h_1 as the slowest index.
 
-    Computes `chunk` examples at a time to bound the memory.
+    Args as in `attention_maps`. `chunk` examples at a time bound the memory.
     """
     parts = [tokens_BxTxn[i : i + chunk] for i in range(0, len(tokens_BxTxn), chunk)]
     return np.concatenate(

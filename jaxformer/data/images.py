@@ -94,7 +94,14 @@ def load(
 
 
 def glyphs(seed: int, classes: int, per_class: int, size: int = 32) -> Images:
-    """Draws glyphs. A class is a few strokes through random points; images jitter the points."""
+    """Draws glyphs. A class is a few strokes through random points; images jitter the points.
+
+    Args:
+        seed: seed of strokes and jitter.
+        classes: number of classes.
+        per_class: images of each class.
+        size: height and width in pixels.
+    """
     if classes < 1 or per_class < 2:
         raise UserError(
             f"glyphs need at least 1 class and 2 images a class, got {classes} and {per_class}."

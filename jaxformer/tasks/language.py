@@ -213,6 +213,7 @@ class MaskedTokens(PreparedText):
 
 
 def open_prepared(name: str, has_reversed_chain: bool) -> Tokens:
+    """Opens the prepared text of a folder, or the packaged text for the name ""."""
     return open_tokens(name) if name else packaged(has_reversed_chain)
 
 

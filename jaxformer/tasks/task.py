@@ -248,4 +248,5 @@ def by_range(name: str, value_B: jax.Array, bounds: list[tuple[int, int]]) -> di
 
 
 def range_name(name: str, low: int, high: int) -> str:
+    """Returns "name=3" for one value and "name=3-5" for a range."""
     return f"{name}={low}" if low == high else f"{name}={low}-{high}"

@@ -165,7 +165,18 @@ def make_setup(
     settings: TrainSettings,
     devices: DeviceSettings,
 ) -> Setup:
-    """Returns a setup whose parts fit together; raises UserError if they do not."""
+    """Returns a setup whose parts fit together; raises UserError if they do not.
+
+    Args:
+        task: the task, which also defines the loss.
+        model: the model, with `init` and `apply`.
+        partition: the label of each parameter path.
+        tx: the optimizer, for a learning rate of 1.
+        data: the source of batches and held-out sets.
+        population: the seeds and learning rates that are trained together.
+        settings: the settings of training.
+        devices: the sizes of the mesh axes.
+    """
     if jax.dtypes.canonicalize_dtype(float).itemsize == 8:
         raise UserError("training runs in float32 or bfloat16; switch JAX_ENABLE_X64 off.")
     mesh = sharding.make_mesh(

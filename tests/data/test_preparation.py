@@ -10,7 +10,7 @@ import pytest
 
 from experiments.prepare import main
 from jaxformer.core.errors import UserError
-from jaxformer.data import datasets, preparation
+from jaxformer.data import corpus_writer, datasets, preparation
 from jaxformer.data.tokenizer import train_bpe
 from jaxformer.data.tokens import open_tokens
 from jaxformer.io.atomic_files import with_checksum, without_checksum, write_json
@@ -83,6 +83,29 @@ def test_a_preparation_that_is_stopped_goes_on_with_the_same_bytes(file, tmp_pat
     assert again.fingerprint == expected.fingerprint and again.index == expected.index
     assert sum(text.startswith("tokenizer") for text in shown) == 1
     assert not folder.with_name("out.partial").exists()
+
+
+@pytest.mark.parametrize("name", ["write_atomically", "write_json"])
+def test_a_preparation_that_stops_at_its_end_resumes_with_the_same_files(
+    file, tmp_path, monkeypatch, name
+):
+    """The file of classes is deleted at the end, and does not come back with zeros."""
+
+    def files(folder):
+        prepared(file, folder)
+        return {f.name: f.read_bytes() for f in folder.iterdir()}
+
+    original = getattr(corpus_writer, name)
+
+    def stop_at_the_end(path, content):
+        if path.name in ("bytes.bin", "index.json"):
+            raise KeyboardInterrupt
+        original(path, content)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(corpus_writer, name, stop_at_the_end)
+        files(tmp_path / "stopped")
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
 
 
 def test_a_prepared_folder_is_not_prepared_again(file, tmp_path):

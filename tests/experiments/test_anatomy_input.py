@@ -1,5 +1,9 @@
 """Wrong input of `jaxformer anatomy`: one line each, before anything is trained."""
 
+import re
+from pathlib import Path
+
+import jax
 import numpy as np
 import pytest
 
@@ -10,6 +14,7 @@ from experiments.anatomy_report.training import is_change
 from jaxformer.core.errors import UserError
 from jaxformer.tasks.retrieval import Retrieval
 
+PAGE = Path(__file__).parents[2] / "docs/anatomy.md"
 TASKS = """
 from jaxformer.tasks.retrieval import Retrieval
 Small = Retrieval(max_pairs=2, vocab=16)
@@ -69,6 +74,15 @@ def test_tasks_are_read_from_modules_files_and_configs():
     variants = parts.variants_of(found, (parts.FROZEN, parts.ONLY), can_mix=False)
     names = [one.name for one in variants if not is_change(config.network, one)]
     assert names == ["queries and keys, frozen", "queries and keys, only"]
+
+
+def test_the_task_of_the_page_sorts(tmp_path):
+    (block,) = re.findall(r"```python\n(\"\"\"Sort.*?)```", PAGE.read_text(), re.S)
+    (tmp_path / "sort_task.py").write_text(block)
+    task = sources.load_task("sort_task.py:Sort(numbers=4)")
+    example = task.example(jax.random.key(0), jax.numpy.zeros((), int))
+    given, answer = np.asarray(example.inputs[:4]), np.asarray(example.targets[4:])
+    assert sorted(given) == answer.tolist() and example.weights.sum() == 4
 
 
 def test_python_refuses_what_is_no_task():

@@ -99,6 +99,7 @@ def small():
     return Bag(model().spec)
 
 
+@pytest.mark.slow  # three runs; test_wrap.py and test_user_optimizer.py train both
 def test_a_model_and_an_optimizer_of_ones_own_resume_and_load(tmp_path, monkeypatch):
     bag = small()
     rules = (("embed/.*", "slow"), (".*", "train"))

@@ -150,7 +150,7 @@ def test_cuts_are_ranked_by_the_ratio_and_layers_chosen_on_the_first_half():
         row("block_1/mlp/out/kernel", (0.1, 0.1), (0.001, 0.1)),
     ]
     for sort, order in (("target", [0, 1, 2]), ("ratio", [2, 1, 0]), ("against", [2, 1, 0])):
-        ranked = sorted(range(3), key=lambda i: -laser_search.score(rows[i], sort))
+        ranked = sorted(range(3), key=lambda i: -laser_search.rank_value(rows[i], sort))
         assert ranked == order
     best = laser_search.best_by_kind(rows, "ratio")
     assert {kind: row["matrix"][:7] for kind, row in best.items()} == {
@@ -328,6 +328,7 @@ def test_tied_tokens_share_their_rank_in_the_table(folder, tmp_path, capsys):
     assert float(row.split()[3]) == float(row.split()[5]) == (model.spec.vocab_size + 1) / 2
 
 
+@pytest.mark.slow  # test_generation.py and test_look.py have both functions
 def test_look_and_generate_read_a_published_model(folder, tmp_path, capsys):
     words = [str(folder), f"--prompt={PROMPT}"]
     assert look.main([*words, "--target=Spain", f"--plot={tmp_path}"]) == 0

@@ -1,7 +1,6 @@
 """From text to a sample and a folder: prepare, run, generate and export as a user calls them."""
 
 import json
-import signal
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from experiments.generate import main as generate
 from experiments.prepare import main as prepare
 from experiments.run import main as run
 from jaxformer.models.export import main as export
-from tests.experiments.conftest import AFTER_ROWS
 
 SMALL = (
     "--config=configs/text/lm.py:variant=frozen_qk,scale=tiny",
@@ -121,23 +119,6 @@ def test_a_run_without_text_is_refused(finished, tmp_path, capsys):
     assert "was trained on Retrieval, which predicts no next token" in capsys.readouterr().err
     assert export([str(finished), str(tmp_path / "out")]) == 2
     assert "was not trained on prepared text" in capsys.readouterr().err
-
-
-@pytest.mark.slow  # three processes
-def test_a_run_that_is_killed_goes_on_with_the_same_bits(trained, interrupted, tmp_path):
-    tokens = trained.parent / "tokens"
-    words = [*SMALL, f"--config.task.tokens={tokens}"]  # measures its speed, which differs
-    words += ["--config.n_seeds=2", "--config.optim.learning_rate=0.01,0.003"]
-    whole, parts = [*words, f"--workdir={tmp_path / 'a'}"], [*words, f"--workdir={tmp_path / 'b'}"]
-    assert run(whole) == 0
-    done = interrupted(parts, AFTER_ROWS, 0, signal.SIGTERM)
-    assert done.returncode == 128 + signal.SIGTERM, done.stderr
-    assert run(parts) == 0
-    rows = [(tmp_path / name / "metrics.jsonl").read_text() for name in "ab"]
-    assert rows[0] == rows[1] and len(rows[0].splitlines()) == 4
-    results = [json.loads((tmp_path / name / "result.json").read_text()) for name in "ab"]
-    assert results[0]["members"] == results[1]["members"]
-    assert results[0]["metrics"] == results[1]["metrics"]
 
 
 def test_another_text_of_the_same_name_is_refused(trained, tmp_path, capsys, monkeypatch):

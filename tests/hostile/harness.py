@@ -3,10 +3,10 @@
     python -m tests.hostile.harness FOLDER SEED KILLS MODULE ARGUMENT...
 
 Each start is a forked child of this process, which has imported everything and used no device.
-"{place}" in an argument becomes the folder of the start. FOLDER/template, if it exists, is copied
-there first. A kill comes before a drawn call that changes a file of the folder, or after a drawn
-time. The same command is repeated until it ends. Its files must then be those of an undisturbed
-run.
+"{place}" in an argument becomes the folder of the start, and "{template}" FOLDER/template. If it
+exists, FOLDER/template is copied to the folder of the start first. A kill comes before a drawn call
+that changes a file of the folder, or after a drawn time. The same command is repeated until it
+ends. Its files must then be those of an undisturbed run.
 """
 
 import builtins
@@ -108,7 +108,10 @@ def start(
         count = count_calls(place, at_call)
         code = 99
         try:
-            code = command([word.replace("{place}", str(place)) for word in words])
+            named = {"{place}": str(place), "{template}": str(template)}
+            for mark, folder in named.items():
+                words = [word.replace(mark, folder) for word in words]
+            code = command(words)
         except BaseException:
             sys.excepthook(*sys.exc_info())
         sys.stdout.flush()

@@ -20,7 +20,7 @@ from tests.experiments.test_text import SMALL as TEXT
 SEED = int(os.environ.get("HOSTILE_SEED") or 0)
 RUN = ("experiments.run", "--workdir={place}")
 SMALL = instead(TINY, "--config.train.steps=40", "--config.optim.warmup=5")
-FIGURE = "configs/two_failure_modes/figB1_overlap.py:scale=tiny"
+FIGURE = "configs/two_failure_modes/figB1_overlap.py"
 PREPARE = ("--tokenizer=bpe:300", "--documents=line")
 SCENES = {
     "train": (*RUN, *SMALL),
@@ -40,7 +40,7 @@ SCENES = {
         "--config.train.batch_size=8",
     ),
     "posterior": (*RUN, *POSTERIOR),
-    "solve": (*RUN, f"--config={FIGURE}"),
+    "solve": (*RUN, f"--config={FIGURE}:scale=tiny"),
     "measure": (
         *RUN,
         "--config=configs/mixit/initialisation.py:variant=frozen_qk,scale=tiny",
@@ -51,15 +51,15 @@ SCENES = {
     "oneshot": (*RUN, *ONESHOT, "--config.bayes.draws=16"),
     "prepare": (
         "experiments.prepare",
-        "--dataset=text:{place}/../template/t.txt",
+        "--dataset=text:{template}/t.txt",
         "--out={place}/tokens",
         *PREPARE,
     ),
     "search": (
         "experiments.cut",
-        "{place}/../template/gpt2",
+        "{template}/gpt2",
         "--search",
-        "--prompts={place}/../template/p.tsv",
+        "--prompts={template}/p.tsv",
         "--out={place}/rows",
         "--fraction=0.3,0.6",
     ),
@@ -72,7 +72,7 @@ SCENES = {
         "--processes=1",
     ),
 }
-CELL = Cell(FIGURE)
+CELL = Cell(FIGURE, scales=("tiny",))
 CLAIMS = Paper("p", "t", "s", (Item("Table 1", "c.", {"a": CELL}, {"r": above(of("a"), 0.5)}),))
 
 
@@ -95,8 +95,9 @@ def write_model(folder: Path) -> None:
 
 def write_plan(folder: Path) -> None:
     """Writes a plan with a row that has two runs of one cell, with different seeds."""
-    digest, names = plan.digest_without_seeds(FIGURE, {}), ("first", "second")
-    runs = {name: plan.PlannedConfig(FIGURE, {}, 0, i, digest, 1.0) for i, name in enumerate(names)}
+    config, names = f"{FIGURE}:scale=tiny", ("first", "second")
+    digest = plan.digest_without_seeds(config, {})
+    runs = {name: plan.PlannedConfig(config, {}, 0, i, digest, 1.0) for i, name in enumerate(names)}
     row = plan.PlannedRow(
         "p", "Table 1", plan.item_digest(CLAIMS.items[0]), "held", "r", 5, "", "A", {"a": names}
     )

@@ -107,18 +107,30 @@ def header(words, size=None):
     return struct.pack("<Q", len(text) if size is None else size) + text
 
 
+def two_tensors(first, second):
+    """Returns a file of two tensors of 4 floats with these byte offsets, and 32 bytes of data."""
+    entries = {"a": first, "b": second}
+    return header(
+        {n: {"dtype": "F32", "shape": [4], "data_offsets": o} for n, o in entries.items()}
+    ) + bytes(32)
+
+
 HOSTILE = {
     "empty": b"",
+    "overlapping offsets": two_tensors([0, 16], [8, 24]),
+    "negative offsets": two_tensors([-16, 0], [0, 32]),
+    "reversed offsets": two_tensors([16, 0], [16, 32]),
+    "a gap": two_tensors([0, 16], [20, 36]),
     "a header longer than the file": header({}, 2**62),
     "offsets outside": header({"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 99]}}),
     "no JSON": struct.pack("<Q", 4) + b"\xff\xff\xff\xff",
 }
 
 
-@pytest.mark.parametrize("what", HOSTILE)
-def test_damaged_files_raise_one_line(copy, what):
-    (copy / "model.safetensors").write_bytes(HOSTILE[what])
-    refused(copy, r"model.safetensors is not a complete safetensors file: ")
+def test_damaged_files_raise_one_line(copy):
+    for content in HOSTILE.values():
+        (copy / "model.safetensors").write_bytes(content)
+        refused(copy, r"model.safetensors is not a complete safetensors file: ")
 
 
 def test_a_file_without_tensors(copy):

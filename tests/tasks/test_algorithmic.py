@@ -89,6 +89,7 @@ def test_hops_follow_the_definition():
     assert hops == {0, 1, 2, 3}
 
 
+@pytest.mark.slow  # 3,000 examples of the largest size
 def test_hops_chance_levels_of_the_papers_setting():
     task = Hops()
     chance = task.baselines(draw(task, 3000))
@@ -120,7 +121,7 @@ def slowly_balanced(text):
 def test_dyck_labels_and_chance_levels():
     """P(balanced) = .530, counting scores .918, counting and ends .978 at K = 20."""
     task = Dyck(pairs=20)
-    batch = draw(task, 8000)
+    batch = draw(task, 2000)
     lengths = set()
     for inputs, targets, weights in zip(*batch, strict=True):
         n = int(np.flatnonzero(inputs == ASK)[0])
@@ -130,7 +131,7 @@ def test_dyck_labels_and_chance_levels():
         lengths.add(n)
     assert lengths == set(range(1, 41))
     chance = task.baselines(batch)
-    error = 4 * 0.5 / 8000**0.5
+    error = 4 * 0.5 / 2000**0.5
     assert abs(chance["majority"] - 0.52985) < error
     assert abs(chance["equal_counts"] - 0.91835) < 0.6 * error
     assert abs(chance["equal_counts_and_ends"] - 0.978) < 0.3 * error

@@ -48,7 +48,7 @@ def test_shuffled_visits_every_index_once_an_epoch(size, seed):
         assert (epochs[0] != epochs[1]).any() and (epochs[0] != np.arange(size)).any()
 
 
-@settings(derandomize=True, max_examples=4, deadline=None)
+@settings(derandomize=True, max_examples=2, deadline=None)
 @given(st.integers(3, 6), st.integers(1, 4), st.integers(1, 4), st.integers(0, 9))
 def test_a_table_is_split_into_three_without_remainder(p, test_size, validation_size, seed):
     rest = p**2 - test_size - validation_size

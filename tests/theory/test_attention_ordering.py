@@ -58,6 +58,7 @@ def test_theorem_2_against_the_reference(values, exclude):
         np.testing.assert_allclose(out.over_noise * N**4, value, rtol=0.01)
 
 
+@pytest.mark.slow  # one more program
 def test_both_phases_write_the_same_diagonal():
     """The diagonal is (1-alpha)^2/N^2 in both phases and halves, unlike (27) and (28)."""
     from theory.one_step.attention_ordering import value_matrix

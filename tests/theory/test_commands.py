@@ -189,6 +189,7 @@ def test_solve_beta_and_a_target_that_is_already_met(tmp_path, capsys):
     }
 
 
+@pytest.mark.slow  # compiles networks twice
 def test_the_networks_of_a_check_are_float64(capsys):
     """The command prints the numbers of its functions in float64, to the last digit."""
     flags = ["--layers", "2", "--width", "16", "--length", "8", "--check"]

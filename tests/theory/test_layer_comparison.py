@@ -210,10 +210,10 @@ WIDE = {
     "llama2": _WIDE | {"num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 64},
     "phi3": _WIDE | {"num_attention_heads": 8, "sliding_window": None},
 }
-KINDS = [k if k == "gpt2" else pytest.param(k, marks=pytest.mark.slow) for k in WIDE]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow  # test_an_initialised_decoder_matches_the_prediction has the theory
+@pytest.mark.parametrize("kind", WIDE)
 def test_an_initialised_published_model_matches_its_config(tmp_path, capsys, kind):
     config = tiny.CONFIGS[kind] | WIDE[kind] | {"vocab_size": 300, "initializer_range": 0.05}
     model = Pretrained(replace(describe(config), init_std=0.05))
@@ -238,6 +238,7 @@ def gpt2(tmp_path_factory):
     return tiny.save("gpt2", tmp_path_factory.mktemp("published") / "gpt2", texts=tiny.TEXTS)
 
 
+@pytest.mark.slow  # three runs of the command
 def test_a_published_model_on_a_text(gpt2, tmp_path, capsys):
     words, picture = tmp_path / "words.txt", tmp_path / "signal.png"
     words.write_text(" ".join(tiny.TEXTS))

@@ -187,6 +187,7 @@ def test_margins(inputs):
     assert abs(ratio - (1 + one_step.INPUTS.index(inputs))) < 0.05
 
 
+@pytest.mark.slow  # another program; test_margins has the same formula
 def test_short_sequences_widen_the_attention_margin_noise():
     """At T = 6 the overlap varies much: a prediction without its variance would be 5 % off."""
     predicted, measured = one_step.margins(jax.random.key(5), 32, 6, 128, 0.2, trials=800)

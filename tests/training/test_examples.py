@@ -25,6 +25,7 @@ def example(docstring):
     return textwrap.dedent("\n".join(block))
 
 
+@pytest.mark.slow  # two programs to compile
 def test_the_plain_loop_trains_as_the_engine_does(capsys):
     names = {}
     exec(example(training.__doc__), names)

@@ -144,6 +144,7 @@ def fit_labels(kernel_PxP: jax.Array, labels_P: jax.Array, temperature: Numbers)
 
 
 def add_temperature(kernel_PxP: jax.Array, temperature: Numbers) -> jax.Array:
+    """Returns K + T I, (P, P)."""
     return kernel_PxP + temperature * jnp.eye(len(kernel_PxP), dtype=kernel_PxP.dtype)
 
 

@@ -302,6 +302,7 @@ def _with_leading_axes(index: np.ndarray, like: jax.Array) -> np.ndarray:
 
 
 def check_width(width: int, mixing: Mixing) -> None:
+    """Raises a UserError unless the heads divide the width, which is at least 2."""
     check_count("width", width, 2)
     if width % mixing.heads:
         raise UserError(

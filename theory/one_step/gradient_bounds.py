@@ -71,7 +71,8 @@ def allowed(printed: Printed, N: int, samples: int, delta: Numbers, indices: int
 def margin_errors(N: int, T: int, samples: int, alpha: Numbers, delta: Numbers) -> Margins:
     """Returns the error that the proof of Theorem 1 gives each margin.
 
-    It is the sum of the bound for the noise token and the bound for an ordinary token.
+    It is the sum of the bound for the noise token and the bound for an ordinary token. Args as
+    in `allowed`; T is the length of a sequence, and alpha the probability of the noise.
     """
     feed_forward = allowed(lemma_d1(N, alpha), N, samples, delta, 1)
     values = allowed(lemma_d2(N, T, alpha), N, samples, delta, 2)

@@ -143,7 +143,7 @@ def measure(
 ) -> Margins:
     """Returns the margins of `trials` independent steps, each a mean over `tests` sequences.
 
-    Args as in `margins`. Both margins have shape (trials,).
+    Other args as in `margins`. Both margins have shape (trials,).
     """
     _check_setting(N, T, samples, alpha, inputs)
     check_count("trials", trials)

@@ -96,6 +96,7 @@ def sample(
 
 
 def check_process(N: int, T: int, alpha: Numbers, least_N: int = 3) -> None:
+    """Raises a UserError unless N >= least_N, T >= 3 and alpha is a probability."""
     check_count("N", N, least_N)
     check_count("T", T, 3)
     check_range("alpha", alpha, 0.0, 1.0)

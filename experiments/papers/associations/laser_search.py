@@ -36,10 +36,10 @@ def search(
     done: Sequence[dict[str, Any]] = (),
     batch_size: int = 100,
 ) -> Iterator[dict[str, Any]]:
-    """Yields a row for each cut, after that of the uncut model.
+    """Yields a row for the uncut model, then a row for each cut.
 
-    A row is {matrix, fraction, rank, scores, halves}: scores over all prompts, and two sets of
-    scores over the first, third, .. and over the second, fourth, .. prompt.
+    A row is {matrix, fraction, rank, scores, halves}. `scores` are means over all prompts. `halves`
+    has the same means over the even and over the odd prompts, counted from 0.
 
     Args:
       model: A published model, or any causal model.
@@ -79,7 +79,7 @@ def search(
             yield row(paths.replace(params, {path: cut}), path, fraction, rank)
 
 
-def score(scores: dict[str, Any], sort: str) -> float:
+def rank_value(scores: dict[str, Any], sort: str) -> float:
     """Returns the number by which cuts are ranked, the highest first.
 
     Args:
@@ -103,10 +103,11 @@ def best_by_kind(rows: Sequence[dict[str, Any]], sort: str) -> dict[str, dict[st
     The kind of block_7/mlp/in/kernel is mlp/in.
     """
     best: dict[str, dict[str, Any]] = {}
+    highest: dict[str, float] = {}
     for row in rows:
-        kind = kind_of(row["matrix"])
-        if kind not in best or score(row["halves"][0], sort) > score(best[kind]["halves"][0], sort):
-            best[kind] = row
+        kind, value = kind_of(row["matrix"]), rank_value(row["halves"][0], sort)
+        if kind not in best or value > highest[kind]:
+            best[kind], highest[kind] = row, value
     return best
 
 

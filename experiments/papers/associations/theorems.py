@@ -37,13 +37,13 @@ class Row(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Vocabulary N and length T of the sampled process, of the counts, and of Theorem 2."""
+    """The sizes of the three computations: N is the vocabulary and T the length."""
 
-    N: int
+    N: int  # N and T of the sampled process
     T: int
     samples: int
     trials: int
-    counts_N: int  # for lemmas and Table 3
+    counts_N: int  # N and T of the lemmas and of Table 3
     counts_T: int
     ordering_N: int  # for Theorem 2
 

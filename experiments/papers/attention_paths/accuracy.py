@@ -74,22 +74,24 @@ def draw_accuracy(arrays, widths: Sequence[int], sampled_widths: Sequence[int]):
     plots.means(axis, widths, theory, fmt="-", color=blue, label="theory")
     look = {"fmt": "o", "color": red, "label": "exact posterior, sampled"}
     plots.means(axis, sampled_widths, arrays["accuracy_sampled"], **look)
-    alone = dict(zip(arrays["alone"].tolist(), arrays["accuracy_alone"].mean(1), strict=True))
-    for name, value in alone.items():
+    limits_by_paths = dict(
+        zip(arrays["alone"].tolist(), arrays["accuracy_alone"].mean(1), strict=True)
+    )
+    for name, value in limits_by_paths.items():
         colour, dashes = ("black", "--") if name == "GP limit" else ("0.55", ":")
         axis.axhline(value, lw=0.8, color=colour, ls=dashes)
     (bottom, top), height = axis.get_ylim(), -1.0
     look = {"fontsize": plots.figure_style.SMALLEST, "va": "center"}
-    for name, value in sorted(alone.items(), key=lambda item: item[1]):
+    for name, value in sorted(limits_by_paths.items(), key=lambda item: item[1]):
         height = max(value, height + 0.055 * (top - bottom))  # labels must not overlap
         is_single_path = name != "GP limit" and "+" not in name
         text = f"{name} alone" if is_single_path else name
         axis.annotate(text, (1.02, height), xycoords=("axes fraction", "data"), **look)
     axis.set(xscale="log", xlabel="width N", ylabel="test accuracy")
-    best, limit = int(theory.mean(0).argmax()), alone["GP limit"]
+    best, limit = int(theory.mean(0).argmax()), limits_by_paths["GP limit"]
     top = theory[:, best].mean()
     verb = "beats" if top > limit else "does not beat"
-    adversarial = " a1, a2: adversarial paths." if "a1" in alone else ""
+    adversarial = " a1, a2: adversarial paths." if "a1" in limits_by_paths else ""
     plots.add_finding(
         figure,
         f"Finite width {verb} the GP limit: {100 * top:.1f} % at N = {widths[best]}, "

@@ -60,20 +60,20 @@ def measure_networks(widths: Sequence[int], sets: Datasets) -> Outcome:
     n_sets = len(examples)
     heads, names = examples[0].heads, examples[0].names
     theory, gp = np.zeros((n_sets, len(widths))), np.zeros(n_sets)
-    scores, shown = np.zeros((n_sets, sum(heads))), np.zeros((n_sets, len(names), len(names)))
+    scores, narrowest_U = np.zeros((n_sets, sum(heads))), np.zeros((n_sets, len(names), len(names)))
     for i, data in enumerate(examples):
         gp[i] = data.accuracy_at(np.eye(len(names)), temperature)
         solved = [data.solve(width, temperature).U for width in widths]
         theory[i] = [data.accuracy_at(U, temperature) for U in solved]
-        shown[i] = solved[0]
+        narrowest_U[i] = solved[0]
         scores[i] = np.concatenate(attention_paths.head_scores(solved[0], heads))
-    arrays = {"widths": widths, "accuracy": theory, "gp": gp, "U": shown, "scores": scores}
+    arrays = {"widths": widths, "accuracy": theory, "gp": gp, "U": narrowest_U, "scores": scores}
     arrays |= {"names": names, "heads": heads}
     outcome = Outcome(arrays, baselines={"chance": sets.chance(examples)})
     outcome.grid("accuracy/N={}", theory.T, widths)
     outcome.metrics["accuracy/GP_limit"] = over_seeds(gp)
-    for i in _largest(shown):
-        outcome.metrics[f"U/N={widths[0]}/{names[i]},{names[i]}"] = over_seeds(shown[:, i, i])
+    for i in _largest(narrowest_U):
+        outcome.metrics[f"U/N={widths[0]}/{names[i]},{names[i]}"] = over_seeds(narrowest_U[:, i, i])
     outcome.grid("score/{}", scores.T, [head_name(*head) for head in all_heads(heads)])
     return outcome
 

@@ -14,12 +14,12 @@ import numpy as np
 from jaxformer.training.metrics import Mean
 
 
-def correlation(one, other) -> Mean:
+def correlation(left, right) -> Mean:
     """Returns Pearson's correlation of two lists of numbers, without a standard error."""
-    one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
-    spread = one.std() * other.std()
-    value = ((one - one.mean()) * (other - other.mean())).mean() / spread if spread else math.nan
-    return Mean(float(value), math.nan, len(one))
+    left, right = np.asarray(left, np.float64), np.asarray(right, np.float64)
+    spread = left.std() * right.std()
+    value = ((left - left.mean()) * (right - right.mean())).mean() / spread if spread else math.nan
+    return Mean(float(value), math.nan, len(left))
 
 
 def lower(U_DxD: np.ndarray) -> np.ndarray:

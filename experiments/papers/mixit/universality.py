@@ -155,33 +155,33 @@ def _errors(phi, used_CxF, problem: Problem, key) -> jax.Array:
     F = used_CxF.shape[1]
 
     def draw(name, n):
-        key_ = jax.random.fold_in(key, name)
+        draw_key = jax.random.fold_in(key, name)
         return jax.random.uniform(
-            key_, (-(-n // CHUNK_SEQUENCES), min(n, CHUNK_SEQUENCES), length, dim), minval=-1.0
+            draw_key, (-(-n // CHUNK_SEQUENCES), min(n, CHUNK_SEQUENCES), length, dim), minval=-1.0
         )
 
-    def add(total, u_BxTxD):
+    def add_products(total, u_BxTxD):
         x, y = phi(u_BxTxD).reshape(-1, F), targets(u_BxTxD).reshape(-1, len(TARGETS) * dim)
         return (total[0] + x.T @ x, total[1] + x.T @ y), None
 
     zeros = jnp.zeros((F, F)), jnp.zeros((F, len(TARGETS) * dim))
-    (gram, cross), _ = jax.lax.scan(add, zeros, draw(2, train))
+    (gram, cross), _ = jax.lax.scan(add_products, zeros, draw(2, train))
 
     def fit(used_F):  # unused features have a unit matrix and target 0
-        both = used_F[:, None] & used_F[None]
+        used_FxF = used_F[:, None] & used_F[None]
         penalty_F = jnp.where(used_F, ridge * jnp.trace(gram) / F, 1.0)
-        matrix = jnp.where(both, gram, 0) + jnp.diag(penalty_F)
+        matrix = jnp.where(used_FxF, gram, 0) + jnp.diag(penalty_F)
         return jax.scipy.linalg.solve(matrix, jnp.where(used_F[:, None], cross, 0), assume_a="pos")
 
     fits_CxFxY = jax.lax.map(fit, used_CxF)
 
-    def miss(_, u_BxTxD):
+    def errors_of_chunk(_, u_BxTxD):
         y = targets(u_BxTxD)
-        guess = jnp.einsum("btf,cfy->cbty", phi(u_BxTxD), fits_CxFxY).reshape(-1, *y.shape)
-        square = ((guess - y[None]) ** 2).mean((1, 2, 4))
+        predicted = jnp.einsum("btf,cfy->cbty", phi(u_BxTxD), fits_CxFxY).reshape(-1, *y.shape)
+        square = ((predicted - y[None]) ** 2).mean((1, 2, 4))
         return None, (square, y.mean((0, 1)), (y**2).mean((0, 1)))
 
-    _, (square, mean, second) = jax.lax.scan(miss, None, draw(3, test))
+    _, (square, mean, second) = jax.lax.scan(errors_of_chunk, None, draw(3, test))
     variance = (second.mean(0) - mean.mean(0) ** 2).mean(-1)
     return square.mean(0) / variance[None]
 

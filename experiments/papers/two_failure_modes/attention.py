@@ -105,8 +105,8 @@ def measure_phase(beta_max: float, points: int, measured: tuple, heads: Heads) -
         "edge_rho": edge,
         "edge_beta": np.asarray(rem.critical_beta(edge)),
     }
-    of_one_head = over_seeds([rms("exact", cosine_BxR) for cosine_BxR in cosine_SxBxR])
-    metrics["exact_rms_error_of_one_network"] = of_one_head
+    errors_S = [rms("exact", cosine_BxR) for cosine_BxR in cosine_SxBxR]
+    metrics["exact_rms_error_of_one_network"] = over_seeds(errors_S)
     fine = theory(beta, rho_R, limit=None)["limit"]
     for j, value in enumerate(rho_R[1:], 1):
         expected = beta_of_fall(beta, fine[:, j], value)

@@ -202,13 +202,13 @@ def draw_no_residual(arrays, betas: tuple, length: int, width: int):
     plots.add_colour_bar(figure, image, left, r"cosine of two tokens $\rho$")
     for colour, b in zip(COLOURS, betas):
         for theory, dashes in THEORIES.items():
-            apart = 1 - arrays[f"{theory}_beta_{b:g}"]
-            right.plot(apart, color=colour, ls=dashes)
-        apart_SxL = 1 - arrays[f"measured_beta_{b:g}"]
-        shown = slice(0, None, max(apart_SxL.shape[1] // 12, 1))
-        layers = np.arange(apart_SxL.shape[1])[shown]
+            distance_L = 1 - arrays[f"{theory}_beta_{b:g}"]
+            right.plot(distance_L, color=colour, ls=dashes)
+        distance_SxL = 1 - arrays[f"measured_beta_{b:g}"]
+        shown = slice(0, None, max(distance_SxL.shape[1] // 12, 1))
+        layers = np.arange(distance_SxL.shape[1])[shown]
         look = {"fmt": "o", "color": colour, "label": rf"$\beta={b:g}$"}
-        plots.means(right, layers, apart_SxL[:, shown], **look)
+        plots.means(right, layers, distance_SxL[:, shown], **look)
     right.set(xlabel="layer", ylabel=r"distance to collapse $1-\rho$", yscale="log")
     right.set_ylim(1e-5, 1.5)
     plots.label_panel(right, r"$\sigma_V^2=\sigma_w^2=1$")
@@ -217,7 +217,7 @@ def draw_no_residual(arrays, betas: tuple, length: int, width: int):
         figure,
         "Without residuals tokens soon agree at any $\\beta$; root mean square error: exact "
         f"{exact:.3f}, limit {limit:.3f}",
-        f"Dots: {len(apart_SxL)} networks of $d={width}$ with standard errors; lines: exact "
+        f"Dots: {len(distance_SxL)} networks of $d={width}$ with standard errors; lines: exact "
         "theory; dashed: the paper's limit.",
     )
     return figure

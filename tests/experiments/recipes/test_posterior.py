@@ -1,7 +1,6 @@
 """The recipe posterior: its result, resuming after a kill, and wrong settings."""
 
 import json
-import signal
 
 import numpy as np
 import pytest
@@ -12,23 +11,6 @@ from tests.experiments.conftest import POSTERIOR as TINY
 from tests.experiments.conftest import instead, wrong_errors
 
 FEW = finish_run.UNTRUSTED  # sixty draws fail the diagnostics
-# Saves after every dispatch; kills itself in the middle of one of the saves.
-INTERRUPTED = """
-import os, sys
-from experiments import run
-from experiments.recipes import posterior_draws as draws
-from jaxformer.io import npz_store as checked
-draws.SAVE_SECONDS = 0.0
-write, saves, sent = checked.write, [], []
-def and_then_signal(file, arrays):
-    saves.append(file.name)
-    if file.name == {file!r} and len(saves) > {after} and not sent:
-        sent.append(1)
-        os.kill(os.getpid(), {signal})
-    write(file, arrays)
-checked.write = and_then_signal
-sys.exit(run.main({words!r}))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -75,33 +57,6 @@ def test_sampling_ends_at_the_maximal_number_of_draws(tmp_path):
     words = instead(TINY, "--config.posterior.least_ess=1e6", "--config.posterior.most_draws=130")
     assert main([*words, f"--workdir={tmp_path}/most"]) == FEW
     assert len(arrays(tmp_path / "most")["U"]) == 120
-
-
-@pytest.mark.slow  # tests/hostile/test_kills.py has the same for every recipe
-def test_stopped_and_killed_it_ends_with_the_draws_of_an_uninterrupted_run(
-    finished, in_process, tmp_path
-):
-    workdir = tmp_path / "killed"
-    words = [*TINY, f"--workdir={workdir}"]
-
-    def interrupted(file, after, number):
-        moment = {"file": file, "after": after, "signal": int(number)}
-        return in_process(INTERRUPTED.format(**moment, words=words))
-
-    stopped = interrupted("state.npz", 3, signal.SIGTERM)  # in the warm-up
-    assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
-    assert "Run the same command again: it resumes" in stopped.stdout
-    # Draws are written, their state is not: these draws are made again.
-    killed = interrupted("state.npz", 7, signal.SIGKILL)
-    assert killed.returncode == -signal.SIGKILL and "resuming from step" in killed.stdout
-    assert len(list((workdir / "draws").iterdir())) > 1
-    assert not (workdir / "result.json").exists()
-
-    assert main(words) == FEW
-    ours, whole = arrays(workdir), arrays(finished)
-    assert ours.keys() == whole.keys()
-    for name, array in whole.items():
-        np.testing.assert_array_equal(ours[name], array, err_msg=name)
 
 
 MISTAKES = [

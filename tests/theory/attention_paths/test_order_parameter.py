@@ -208,6 +208,7 @@ def test_compression_drops_only_empty_coordinates(tiny):
     np.testing.assert_allclose(short, K, atol=1e-12 * np.abs(K).max())
 
 
+@pytest.mark.slow  # another solver to compile
 def test_many_paths_give_the_same_order_parameter(tiny):
     """Above MAX_PACKED_PATHS features are stored. Equal heads have equal entries of U."""
     xi = tiny.attentioned[:, [0, 1, 2, 3, 0, 1, 2, 3, 0]]
