@@ -1,0 +1,10 @@
+# docker build -t jaxformer . && docker run --rm -it jaxformer
+FROM python:3.11-slim
+RUN apt-get update && apt-get install -y --no-install-recommends make git \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /jaxformer
+COPY . .
+RUN make venv
+ENV PATH="/jaxformer/.venv/bin:$PATH"
+VOLUME /jaxformer/runs
+CMD ["jaxformer", "--help"]

@@ -1,0 +1,74 @@
+"""Trains the network "toy:induction" and writes it; every run writes the same numbers.
+
+    python examples/train_toy.py                     writes jaxformer/models/toys/induction.npz
+    python examples/train_toy.py runs/induction.npz  writes another file
+
+The task: a segment of 4 to 16 different letters is repeated until 32 letters are full. From the
+second copy on, the next letter is the one that followed the last letter before. The length of the
+segment varies, so that no fixed distance leads to the answer: a head must look at the letters.
+"""
+
+import string
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+import jaxformer
+from jaxformer.models.decoder import decoder
+from jaxformer.models.toy import FOLDER, save_toy
+from jaxformer.tasks.task import Batch, Task
+
+STEPS, BATCH_SIZE, LEARNING_RATE = 2000, 64, 3e-3
+SHORTEST, LONGEST = 4, 16  # letters in a segment
+TASK = "A segment of 4 to 16 different letters is repeated until 32 letters are full."
+
+
+@dataclass(frozen=True)
+class RepeatedSegment(Task):
+    """Letters in which a segment is repeated; every letter after the first copy is predicted."""
+
+    alphabet: str = string.ascii_lowercase
+    length: int = 32
+
+    @property
+    def vocab_size(self):
+        return len(self.alphabet)
+
+    @property
+    def n_scored(self):
+        return self.length - SHORTEST
+
+    def example(self, key, index):
+        order, size = jax.random.split(key)
+        letters = jax.random.permutation(order, self.vocab_size).astype(jnp.int32)
+        period = jax.random.randint(size, (), SHORTEST, LONGEST + 1)
+        places = jnp.arange(self.length + 1)
+        tokens = letters[places % period]
+        is_scored = places[1:] >= period
+        return Batch(tokens[:-1], jnp.where(is_scored, tokens[1:], 0), is_scored * 1.0)
+
+    def baselines(self, batch):
+        return {"uniform_letter": 1 / self.vocab_size}
+
+
+def main(file: Path) -> None:
+    task = RepeatedSegment()
+    sizes = dict(width=64, layers=2, heads=2, mlp_width=64, use_mlp=False)
+    scales = dict(init_std="fan_in", qk_init_std="fan_in", embed_init_std=1.0)
+    numbers = task.sizes | sizes | scales
+    run = jaxformer.train(
+        task, decoder(**numbers), steps=STEPS, batch_size=BATCH_SIZE, learning_rate=LEARNING_RATE
+    )
+    accuracy = run.result.metrics["accuracy"].mean
+    print(f"accuracy on new examples: {accuracy:.4f}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    config = {"model": numbers, "alphabet": task.alphabet, "task": TASK}
+    save_toy(file, run.params, config | {"accuracy": round(accuracy, 4)})
+    print(f"{file}: {file.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if sys.argv[1:] else FOLDER / "induction.npz")

@@ -1,0 +1,53 @@
+"""Small trained networks that come with the package.
+
+    model, params, config = jaxformer.load("toy:induction")
+
+"toy:induction" is a decoder of two attention blocks without MLPs. It reads letters in which a
+segment is repeated, and predicts the next letter. `python examples/train_toy.py` trained it.
+
+A network is a file NAME.npz in this folder: float16 parameters by path, and the JSON text of its
+config under CONFIG.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.core import paths
+from jaxformer.core.errors import unknown
+from jaxformer.models.decoder import Decoder, decoder
+
+PREFIX = "toy:"
+CONFIG = "config"
+FOLDER = Path(__file__).with_name("toys")
+
+
+def load_toy(source: str) -> tuple[Decoder, dict[str, Any], dict[str, Any]]:
+    """Loads a network that comes with the package.
+
+    Args:
+        source: "toy:NAME".
+
+    Returns:
+        (model, params, config). The config has the numbers of the model, the alphabet of its
+        tokens, the training task and the accuracy.
+    """
+    name = source.removeprefix(PREFIX)
+    names = sorted(file.stem for file in FOLDER.glob("*.npz"))
+    if name not in names:
+        raise unknown("toy network", name, names)
+    with np.load(FOLDER / f"{name}.npz", allow_pickle=False) as stored:
+        config = json.loads(str(stored[CONFIG]))
+        arrays = {
+            path: jnp.asarray(stored[path], jnp.float32) for path in stored.files if path != CONFIG
+        }
+    return decoder(**config["model"]), paths.unflatten(arrays), config
+
+
+def save_toy(file: str | Path, params: Any, config: dict[str, Any]) -> None:
+    """Writes parameters and config as `load_toy` reads them."""
+    arrays = {path: np.asarray(x, np.float16) for path, x in paths.flatten(params).items()}
+    np.savez_compressed(file, **arrays, **{CONFIG: np.array(json.dumps(config))})
