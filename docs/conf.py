@@ -1,13 +1,16 @@
 """The site: `make docs` builds these pages into build/docs. Nothing is fetched when it is read."""
 
 # ruff: noqa: E402
+import os
 import re
 import sys
+from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
+import site_figures
 import site_pages
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
@@ -22,12 +25,18 @@ html_theme = "furo"
 html_show_copyright = False
 html_copy_source = False
 exclude_patterns = ["Thumbs.db"]
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
-myst_enable_extensions = ["dollarmath"]
+notebooks = "myst_nb" if site_pages.HAS_NOTEBOOKS else "myst_parser"
+if not site_pages.HAS_NOTEBOOKS:
+    print("the site has no notebooks: pip install 'jaxformer[docs]' installs myst-nb")
+extensions = [notebooks, "sphinx.ext.autodoc"]
+nb_execution_mode = "off"  # the notebooks contain their outputs
+myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 html_math_renderer = "mathml"
-html_static_path = ["_static"]
-html_css_files = ["site.css"]
+html_static_path = ["_static", "../experiments/site/charts.css"]
+html_css_files = ["site.css", "charts.css"]
+html_js_files = ["accessible.js"]
+html_baseurl = os.environ.get("READTHEDOCS_CANONICAL_URL", "")
 smartquotes_action = "qe"  # a flag keeps its two dashes
 # What our blocks are called, for the lexers; text and console have lexers of their own.
 highlight_language = "default"
@@ -82,7 +91,30 @@ def complete(app, name: str, source: list[str]) -> None:
     source[0] = site_pages.complete(name, source[0])
 
 
+def add_preview(app, page: str, template: str, context: dict, doctree) -> None:
+    """Adds the title and the picture that other sites show for a link to the page."""
+    picture = app.env.metadata.get(page, {}).get("preview")
+    picture = f"_static/{picture}" if picture else _first_picture(app, doctree)
+    relative = context["pathto"](picture, resource=True)
+    title = re.sub("<[^>]+>", "", context.get("title", project))
+    tags = {"og:title": title, "og:site_name": project, "og:type": "article"}
+    if doctree is not None:
+        address = f"{html_baseurl.rstrip('/')}/{picture}" if html_baseurl else relative
+        tags |= {"og:image": address, "twitter:card": "summary_large_image"}
+    lines = [f'<meta property="{name}" content="{escape(value)}">' for name, value in tags.items()]
+    context["metatags"] = context.get("metatags", "") + "\n".join(lines)
+
+
+def _first_picture(app, doctree) -> str:
+    images = doctree.findall(nodes.image) if doctree else ()
+    files = (app.builder.images.get(image["uri"]) for image in images)
+    return next((f"_images/{file}" for file in files if file), "_static/explore_collapse.png")
+
+
 def setup(app):
+    app.connect("html-collect-pages", site_figures.pages)
+    app.connect("html-page-context", add_preview)
+    app.connect("build-finished", site_figures.write_pictures)
     app.add_html_math_renderer("mathml", (math, None), (math_block, None))
     app.connect("source-read", complete)
     app.connect("autodoc-process-docstring", as_restructured_text)

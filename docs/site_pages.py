@@ -1,16 +1,82 @@
 """Completes the pages of the site: findings, contents, and links that stay on the site."""
 
+import json
 import re
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))  # the tests load this file alone
+
+import site_figures
+
+from experiments.ledger.record import Record
 from experiments.papers import PAPERS
+from experiments.site import explore
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(!?)\[([^\]]+)\]\(([\w./-]+)(?:#[\w-]+)?\)")
 WITHIN = re.compile(r"\[([^\]]+)\]\(#[\w-]+\)")  # a link to a heading of the same page
+# Without myst-nb the site has no notebooks.
+HAS_NOTEBOOKS = find_spec("myst_nb") is not None
+NOTEBOOKS = ("look_inside", "which_part", "real_models") if HAS_NOTEBOOKS else ()
+# The cards of the first page: picture, its description, page, title, text.
+CARDS = (
+    (
+        "_static/explore_collapse.png",
+        "Map of the regimes of a deep transformer, with sliders",
+        "explore/collapse.md",
+        "Explore: will tokens collapse?",
+        "Four sliders, and where a deep transformer cannot learn.",
+    ),
+    (
+        "_static/explore_paths.png",
+        "Order parameter of attention paths, with a slider",
+        "explore/paths.md",
+        "Explore: which paths are combined?",
+        "One slider, and how width changes what a network computes.",
+    ),
+    (
+        "toy_induction.png",
+        "Attention map of an induction head",
+        "models.md",
+        "Look inside a network",
+        "Find, ablate and patch an induction head in five minutes.",
+    ),
+    (
+        "retrieval.png",
+        "Accuracy of frozen and random attention in retrieval",
+        "findings.md",
+        "Five findings",
+        "What five papers claim, and what our runs show.",
+    ),
+    (
+        "three_regimes.png",
+        "Training curves of networks in three regimes",
+        "signal.md",
+        "Will this transformer train?",
+        "One command reads a config.json and answers.",
+    ),
+    (
+        "last_layer.png",
+        "Probabilities of the right token with and without layers",
+        "gallery.md",
+        "Gallery",
+        "All recorded figures with their commands.",
+    ),
+)
+# The pictures of the explorers: the file of the record with measured points, and the drawing.
+EXPLORERS = {
+    "phase": ("two_failure_modes-fig1_trainability-small", explore.phase_diagram),
+    "order": ("attention_paths-order_parameter-paper", explore.order_parameter),
+}
 CONTENTS = {
     "Begin": ["tutorial", "words"],
-    "How to": ["anatomy", "running", "devices", "data", "models", "laboratory", "adding"],
+    "Explore": ["explore/collapse", "explore/paths", "gallery"],
+    "Notebooks": [f"notebooks/{name}" for name in NOTEBOOKS],
+    "How to": [
+        *("anatomy", "recipes", "running", "devices", "data", "models", "laboratory", "adding"),
+    ],
     "Theory": ["signal", "sde", "mixit", "associations", "attention_paths"],
     "Papers": [f"papers/{key}" for key in PAPERS],
     "Results": [f"results/{key}" for key in PAPERS] + ["verdicts", "coverage"],
@@ -33,7 +99,15 @@ def complete(name: str, text: str) -> str:
     """Returns a page with its generated parts, in which no link leaves the site."""
     if name == "index":
         text = text.replace("<!-- contents -->", contents())
+        text = text.replace("<!-- cards -->", cards())
         text = text.replace("<!-- findings -->", findings())
+    if name == "gallery":
+        text = text.replace("<!-- gallery -->", site_figures.gallery())
+    if name.startswith("papers/"):
+        wall = site_figures.wall(name.removeprefix("papers/"), "../")
+        text += f"\n## Recorded figures\n\n{site_figures.raw(wall)}\n"
+    if name.startswith("explore/"):
+        text = re.sub("<!-- explorer: (\\w+) -->", lambda found: explorer(found[1]), text)
     return LINK.sub(lambda link: _inside(link, ROOT / "docs" / name), text)
 
 
@@ -45,6 +119,30 @@ def _inside(link: re.Match, page: Path) -> str:
         return link[0]
     named = str(target.relative_to(ROOT))
     return f"`{named}`" if words.strip("`") == named else f"{words} (`{named}`)"
+
+
+def cards() -> str:
+    """Returns the grid of cards of the first page."""
+    parts = []
+    for picture, alt, page, title, text in CARDS:
+        parts.append(
+            f":::{{container}} card\n[![{alt}]({picture})]({page})\n\n[{title}]({page})\n\n"
+            f"{text}\n:::"
+        )
+    return "::::{container} cards\n" + "\n".join(parts) + "\n::::"
+
+
+def explorer(kind: str) -> str:
+    """Returns the charts, their data and their scripts as a block of HTML."""
+    stem, draw = EXPLORERS[kind]
+    file = next((ROOT / "results").glob(f"{stem}-*.json"))
+    record = Record.from_json(json.loads(file.read_text()), table=file.with_suffix(".csv"))
+    folder = Path(explore.__file__).parent
+    scripts = [f"<script>{(folder / name).read_text()}</script>" for name in explore.SCRIPTS]
+    html = "\n".join([*draw(record), *scripts])
+    return site_figures.raw(
+        f'<div class="explorer">\n{html}\n</div>'.replace("<h3", "<h2").replace("</h3", "</h2")
+    )
 
 
 def contents() -> str:

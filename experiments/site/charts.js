@@ -51,8 +51,25 @@ const charts = (() => {
     return element(frame.front, "circle", { class: kind, cx: frame.toX(x), cy: frame.toY(y), r });
   }
 
+  // Sets the sliders to the values in the address, #beta=0.5&alpha=1.1. Returns a function that
+  // writes their values into the address and into the link.
+  function permalink(form, link) {
+    const inputs = [...form.elements].filter((input) => input.name);
+    const given = new URLSearchParams(location.hash.slice(1));
+    for (const input of inputs.filter(({ name }) => given.has(name)))
+      if (input.type === "checkbox") input.checked = given.get(input.name) === "1";
+      else input.value = given.get(input.name);
+    return () => {
+      const values = inputs.map((input) =>
+        [input.name, input.type === "checkbox" ? Number(input.checked) : input.value].join("=")
+      );
+      link.href = `#${values.join("&")}`;
+      history.replaceState(null, "", link.href);
+    };
+  }
+
   // The data that the page carries for a picture.
   const data = (id) => JSON.parse(document.getElementById(id).textContent);
 
-  return { element, frame, line, dot, data };
+  return { element, frame, line, dot, permalink, data };
 })();

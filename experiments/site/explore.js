@@ -19,6 +19,7 @@
     const ALPHA = { low: 0, high: 2.5, label: "residual strength α", ticks: [0, 0.5, 1, 1.5, 2, 2.5] };
     const NB = 64, NA = 64;
     let map = { key: "" };
+    const store = charts.permalink(form, byId("phase-link"));
 
     // A picture of the whole plane, remembered until the length or the depth changes.
     function plane(T, layers) {
@@ -83,14 +84,18 @@
       tokens.disabled = limit.checked;
     }
 
-    form.addEventListener("input", draw);
+    const update = () => {
+      draw();
+      store();
+    };
+    form.addEventListener("input", update);
     form.addEventListener("submit", (event) => event.preventDefault());
     svg.addEventListener("click", (event) => {
       const place = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
       const view = charts.frame(svg, BETA, ALPHA), { x, y, width, height } = view.box;
       form.elements.beta.value = (BETA.high * (place.x - x)) / width;
       form.elements.alpha.value = ALPHA.high * (1 - (place.y - y) / height);
-      draw();
+      update();
     });
     draw();
   }
@@ -100,6 +105,7 @@
     const { names, widths } = held, n = names.length;
     const place = (i, j) => (i > j ? place(j, i) : i * n - (i * (i - 1)) / 2 + j - i);
     const lines = [["good", 0, 0], ["denoising", 2, 2], ["good × denoising", 0, 2], ["a1", 1, 1]];
+    const store = charts.permalink(form, byId("order-link"));
     const N = { low: widths[0], high: widths.at(-1), label: "width N", log: true, ticks: [10, 100, 1000] };
 
     function heat(svg, row) {
@@ -152,7 +158,11 @@
         `${(100 * held.gp_limit).toFixed(1)} %.`;
     }
 
-    form.addEventListener("input", draw);
+    const update = () => {
+      draw();
+      store();
+    };
+    form.addEventListener("input", update);
     form.addEventListener("submit", (event) => event.preventDefault());
     draw();
   }

@@ -42,14 +42,21 @@ def explore(rows: list[Row]) -> list[str]:
     )
     keys = {row.paper.key for row in rows}
     if "two_failure_modes" in keys:
-        parts += [
-            _html("phase"),
-            embedded("phase-data", series() | {"dots": _dots(_record(rows, DIAGRAM_ITEM))}),
-        ]
+        parts += phase_diagram(_record(rows, DIAGRAM_ITEM))
     if "attention_paths" in keys:
-        sampled = _sampled(_record(rows, PARAMETER_ITEM, "U"))
-        parts += [_html("order"), embedded("order-data", json.loads(ORDER.read_text()) | sampled)]
+        parts += order_parameter(_record(rows, PARAMETER_ITEM, "U"))
     return parts
+
+
+def phase_diagram(record: Record | None) -> list[str]:
+    """Returns the HTML of the phase diagram; the record has the measured points."""
+    return [_html("phase"), embedded("phase-data", series() | {"dots": _dots(record)})]
+
+
+def order_parameter(record: Record | None) -> list[str]:
+    """Returns the HTML of the order parameter; the record has the sampled means."""
+    table = json.loads(ORDER.read_text())
+    return [_html("order"), embedded("order-data", table | _sampled(record))]
 
 
 def _html(name: str) -> str:

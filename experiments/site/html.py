@@ -21,6 +21,7 @@ from experiments.site.opening import Opening, how_to_read, of_rows, opening, pap
 from experiments.site.overview import overview
 from experiments.site.section import folded, run_details, section, table, trail, verdict_chip
 
+STYLES = ("charts.css", "page.css")  # media queries of the second one override the first
 SCRIPTS = ("page.js", *explore.SCRIPTS, "why.js")
 ID = re.compile(r'\bid="([\w-]+)"')
 ANCHOR_LINK = re.compile(r'href="#([\w-]+)"')
@@ -120,7 +121,7 @@ def _linked(text: str, file: str, home_of_anchor: dict[str, str]) -> str:
 
 
 def _head(title: str) -> str:
-    style = Path(__file__).with_name("page.css").read_text()
+    style = "".join(Path(__file__).with_name(name).read_text() for name in STYLES)
     allowed = " ".join(f"'sha256-{_sha256(text)}'" for text in _script_texts())
     policy = f"default-src 'none'; img-src data:; style-src 'sha256-{_sha256(style)}'; "
     policy += f"script-src {allowed}; base-uri 'none'; form-action 'none'"

@@ -68,7 +68,22 @@ def test_the_first_page_has_the_findings_and_leads_to_the_papers(site):
     pages = {
         str(f.relative_to(ROOT / "docs").with_suffix("")) for f in (ROOT / "docs").rglob("*.md")
     }
-    assert pages - {"index"} == listed - {"api"}
+    notebooks = {f"notebooks/{name}" for name in site.NOTEBOOKS}
+    assert pages - {"index"} == listed - {"api"} - notebooks
+    assert made.count("{container} card\n") == len(site.CARDS) and "explore/collapse.md" in made
+
+
+def test_explorers_and_figures_have_pages(site):
+    """Checks also that each recorded figure has a thumbnail, a page, its command and its config."""
+    page = site.complete("explore/collapse", (ROOT / "docs/explore/collapse.md").read_text())
+    assert 'id="phase-map"' in page and '"dots":{"layers"' in page and "permalink" in page
+    assert 'id="order-data"' in site.complete("explore/paths", "<!-- explorer: order -->")
+    made = {name: context["body"] for name, context, _ in site.site_figures.pages(None)}
+    pictures = {f"figures/{file.stem}" for file in (ROOT / "results").glob("*.png")}
+    gallery = site.complete("gallery", "<!-- gallery -->")
+    assert made.keys() == pictures and all(f'href="{name}.html"' in gallery for name in pictures)
+    assert all("run.py --config=configs/" in body for body in made.values())
+    assert "figures/mixit-sde" in site.complete("papers/random_attention", "# Title")
 
 
 def test_a_link_out_of_the_site_becomes_the_name_of_the_file(site):

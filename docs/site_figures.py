@@ -1,0 +1,128 @@
+"""The gallery of the site: a thumbnail and a page for each recorded figure of results/."""
+
+import functools
+import json
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from experiments.cli import flags
+from experiments.papers import PAPERS
+
+ROOT = Path(__file__).parents[1]
+THUMBNAIL_PIXELS = 320  # the width of a thumbnail
+PAPER_OF_FOLDER = {"text": "mixit"}  # for configs that no claim uses
+
+
+class Figure(NamedTuple):
+    """A recorded figure."""
+
+    name: str  # of its file, without the suffix
+    paper: str
+    picture: Path
+    record: dict[str, Any]
+
+    @property
+    def title(self) -> str:
+        """The name of the config, its scale and the fields that the command sets."""
+        overrides = [f"{name} = {value}" for name, value in self.record["overrides"].items()]
+        return ", ".join([self.record["config"]["name"], self.record["scale"], *overrides])
+
+    @property
+    def page(self) -> str:
+        return f"figures/{self.name}"
+
+
+@functools.cache
+def figures() -> tuple[Figure, ...]:
+    """Returns the recorded figures in the order of papers and configs."""
+    made, papers = [], _paper_of_config()
+    for picture in sorted((ROOT / "results").glob("*.png")):
+        record = json.loads(picture.with_suffix(".json").read_text())
+        file = record["config_file"].partition(":")[0]
+        folder = Path(file).parts[1]
+        paper = papers.get(file) or PAPER_OF_FOLDER.get(folder, folder)
+        made.append(Figure(picture.stem, paper, picture, record))
+    order = [*PAPERS]
+    return tuple(sorted(made, key=lambda figure: (order.index(figure.paper), figure.name)))
+
+
+def _paper_of_config() -> dict[str, str]:
+    """Maps the file of a config to the first paper with a claim about its runs."""
+    papers: dict[str, str] = {}
+    for key, paper in PAPERS.items():
+        for item in paper.items:
+            for cell in item.cells.values():
+                papers.setdefault(cell.config.partition(":")[0], key)
+    return papers
+
+
+def wall(paper: str, to_root: str) -> str:
+    """Returns the HTML of the thumbnails of a paper; `to_root` leads from the page to the root."""
+    links = [
+        f'<a href="{to_root}{figure.page}.html"><img loading="lazy" width="160" '
+        f'alt="" src="{to_root}{figure.page}.webp"><span>{escape(figure.title)}</span></a>'
+        for figure in figures()
+        if figure.paper == paper
+    ]
+    return f'<div class="wall">{"".join(links)}</div>'
+
+
+def gallery() -> str:
+    """Returns the Markdown of the gallery: the thumbnails of each paper."""
+    parts = []
+    for key, paper in PAPERS.items():
+        if any(figure.paper == key for figure in figures()):
+            parts += [f"## {paper.title}", "", raw(wall(key, "")), ""]
+    return "\n".join(parts)
+
+
+def raw(html: str) -> str:
+    """Returns a Markdown block that puts HTML into the page."""
+    return f"```{{raw}} html\n{html}\n```"
+
+
+def pages(app: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yields the page of each figure for Sphinx."""
+    for figure in figures():
+        record = figure.record
+        command = flags.run_command(record["config_file"], record["overrides"])
+        facts = {
+            "Config": f"<code>{escape(record['config_file'])}</code>",
+            "Hash of the config": f"<code>{escape(record['config_hash'])}</code>",
+            "Seeds": ", ".join(map(str, record["seeds"])),
+            "CPU seconds": f"{record['seconds'].get('cpu', 0):.0f}",
+            "Record": f"<code>results/{figure.name}.json</code>",
+        }
+        rows = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts.items())
+        results = f"../results/{figure.paper}.html"
+        body = (
+            f"<h1>{escape(figure.title)}</h1>"
+            f'<p><img class="recorded" alt="Figure of {escape(figure.title)}" '
+            f'src="{figure.name}.png"></p>'
+            "<p>This command draws the figure again:</p>"
+            f'<div class="highlight"><pre tabindex="0">{escape(command)}</pre></div>'
+            f'<dl class="facts">{rows}</dl>'
+            f'<p><a href="{results}">Claims and numbers of {escape(PAPERS[figure.paper].title)}</a>'
+            ' · <a href="../gallery.html">All figures</a></p>'
+        )
+        yield figure.page, {"title": figure.title, "body": body}, "page.html"
+
+
+def write_pictures(app: Any, error: Exception | None) -> None:
+    """Copies the figures and their thumbnails into the built site."""
+    if error or app.builder.format != "html":
+        return
+    from PIL import Image
+
+    for figure in figures():
+        target = Path(app.outdir) / f"{figure.page}.png"
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(figure.picture.read_bytes())
+        with Image.open(figure.picture) as opened:
+            pixels = opened.convert("RGBA")
+        flat = Image.new("RGB", pixels.size, "white")
+        flat.paste(pixels, mask=pixels.getchannel("A"))
+        flat.thumbnail((THUMBNAIL_PIXELS, THUMBNAIL_PIXELS))
+        flat.save(target.with_suffix(".webp"), quality=70)
