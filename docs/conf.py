@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
+import docstrings
 import site_figures
 import site_pages
 from docutils import nodes
@@ -58,35 +59,6 @@ def math_block(writer, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
-def as_restructured_text(app, what, name, thing, options, lines: list[str]) -> None:
-    """Our docstrings are plain: words with stars are no markup, what is indented is code."""
-    made: list[str] = []
-    for i, line in enumerate(lines):
-        is_code = line.startswith("    ")
-        if is_code and not (i and lines[i - 1].startswith("    ")) and "::" not in made[-2:]:
-            after_blank = not i or not lines[i - 1].strip()
-            begun = any(made) and not after_blank
-            if not (made and made[-1] == "" and _in_code(made)):
-                made += [""] * begun + ["::", ""]
-        if not is_code and line.strip() and made and _in_code(made) and made[-1] != "":
-            made += [""]
-        made += [line if is_code else _prose(line)]
-    lines[:] = [*made, ""]
-
-
-def _in_code(made: list[str]) -> bool:
-    """Is the last line that says something one of a block of code?"""
-    return next((line.startswith("    ") for line in reversed(made) if line.strip()), False)
-
-
-def _prose(line: str) -> str:
-    parts = re.split(r"(`[^`]+`)", line)
-    plain = [re.sub(r"([*|\\]|_\b|`)", r"\\\1", part) for part in parts[::2]]
-    code = [f"``{part.strip('`')}``" for part in parts[1::2]]
-    joined = "".join(a + b for a, b in zip(plain, [*code, ""]))
-    return re.sub(r"^(\s*)([-+#]|\d+\.)(?=\s)", r"\1\\\2", joined)
-
-
 def complete(app, name: str, source: list[str]) -> None:
     source[0] = site_pages.complete(name, source[0])
 
@@ -117,4 +89,4 @@ def setup(app):
     app.connect("build-finished", site_figures.write_pictures)
     app.add_html_math_renderer("mathml", (math, None), (math_block, None))
     app.connect("source-read", complete)
-    app.connect("autodoc-process-docstring", as_restructured_text)
+    app.connect("autodoc-process-docstring", docstrings.convert)

@@ -103,9 +103,9 @@ def complete(name: str, text: str) -> str:
         text = text.replace("<!-- findings -->", findings())
     if name == "gallery":
         text = text.replace("<!-- gallery -->", site_figures.gallery())
-    if name.startswith("papers/"):
-        wall = site_figures.wall(name.removeprefix("papers/"), "../")
-        text += f"\n## Recorded figures\n\n{site_figures.raw(wall)}\n"
+    if "<!-- figures -->" in text:
+        wall = site_figures.wall(Path(name).name, "../")
+        text = text.replace("<!-- figures -->", site_figures.raw(wall))
     if name.startswith("explore/"):
         text = re.sub("<!-- explorer: (\\w+) -->", lambda found: explorer(found[1]), text)
     return LINK.sub(lambda link: _inside(link, ROOT / "docs" / name), text)

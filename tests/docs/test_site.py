@@ -83,7 +83,7 @@ def test_explorers_and_figures_have_pages(site):
     gallery = site.complete("gallery", "<!-- gallery -->")
     assert made.keys() == pictures and all(f'href="{name}.html"' in gallery for name in pictures)
     assert all("run.py --config=configs/" in body for body in made.values())
-    assert "figures/mixit-sde" in site.complete("papers/random_attention", "# Title")
+    assert "figures/mixit-sde" in site.complete("papers/random_attention", "<!-- figures -->")
 
 
 def test_a_link_out_of_the_site_becomes_the_name_of_the_file(site):
