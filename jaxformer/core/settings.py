@@ -49,8 +49,8 @@ class OptimSettings:
     """Settings of the optimizer that all labels of the partition share."""
 
     learning_rate: tuple[float, ...] = (1e-3,)  # several are tried; validation chooses one
-    schedule: str = "cosine"
-    warmup: int = 50  # steps
+    schedule: str = "cosine"  # after the warm-up; or "linear", "constant"
+    warmup: int = 50  # steps in which the rate rises to its peak
     clip: float = 1.0  # largest global norm of the trainable gradient; 0 turns clipping off
     labels: Mapping[str, Any] = field(default_factory=dict)
 
@@ -64,8 +64,8 @@ class DeviceSettings:
     """Sizes of the mesh axes (`jaxformer.core.sharding`)."""
 
     data: int = 0  # 0: all devices that the other axes leave and that divide the batch
-    fsdp: int = 1
-    tensor: int = 1
+    fsdp: int = 1  # parts of each parameter and of its optimizer state
+    tensor: int = 1  # parts of attention heads and of hidden units
     members: int = 1  # parts of the population on separate devices; 0: as many as divide it
 
 
@@ -73,10 +73,10 @@ class DeviceSettings:
 class TrainSettings:
     """Length of a run, and intervals of logging and validation."""
 
-    batch_size: int = 128
-    steps: int = 1000
-    log_every: int = 10
-    eval_every: int = 100  # 0: no validation, and no choice of a learning rate
+    batch_size: int = 128  # examples in a step of a member
+    steps: int = 1000  # of training
+    log_every: int = 10  # steps between logged rows
+    eval_every: int = 100  # steps between validations; 0: none, and no choice of a learning rate
     # "vmap" is faster where one member does not fill the device. It takes n times the memory.
     members: str = "map"
     # The run stops when all seeds of a learning rate reach it in validation; above 1: never.
