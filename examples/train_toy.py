@@ -10,6 +10,7 @@ segment varies, so that no fixed distance leads to the answer: a head must look 
 
 import string
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import jax.numpy as jnp
 import jaxformer
 from jaxformer.models.decoder import decoder
 from jaxformer.models.toy import FOLDER, save_toy
+from jaxformer.runtime.command_line import Parser, command
 from jaxformer.tasks.task import Batch, Task
 
 STEPS, BATCH_SIZE, LEARNING_RATE = 2000, 64, 3e-3
@@ -54,7 +56,11 @@ class RepeatedSegment(Task):
         return {"uniform_letter": 1 / self.vocab_size}
 
 
-def main(file: Path) -> None:
+@command
+def main(argv: Sequence[str]) -> int:
+    parser = Parser(__doc__)
+    parser.add_argument("file", type=Path, nargs="?", default=FOLDER / "induction.npz")
+    file = parser.parse_args(argv).file
     task = RepeatedSegment()
     sizes = dict(width=64, layers=2, heads=2, mlp_width=64, use_mlp=False)
     scales = dict(init_std="fan_in", qk_init_std="fan_in", embed_init_std=1.0)
@@ -68,7 +74,8 @@ def main(file: Path) -> None:
     config = {"model": numbers, "alphabet": task.alphabet, "task": TASK}
     save_toy(file, run.params, config | {"accuracy": round(accuracy, 4)})
     print(f"{file}: {file.stat().st_size / 1000:.0f} kB")
+    return 0
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if sys.argv[1:] else FOLDER / "induction.npz")
+    sys.exit(main(sys.argv[1:]))
