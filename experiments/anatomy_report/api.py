@@ -15,7 +15,7 @@ from experiments.anatomy_report.store import Store
 from experiments.anatomy_report.study import Member, Study
 from experiments.anatomy_report.subject import Subject
 from experiments.anatomy_report.training import Trained, is_change
-from jaxformer import loading
+from jaxformer import build, loading
 from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.core.text_format import duration
 from jaxformer.runtime.progress import Interrupt
@@ -143,14 +143,19 @@ def examine_training(
     if seeds == 1:
         say("note: one seed has no interval, so that nothing can be decided; give --seeds=3.")
 
+    times: list[float] = []
+
     def report_member(member: Member, trained: Trained) -> None:
         score = trained.test[progress.metric]
         rate = f"learning rate {member.rate:g}, seed {member.seed}"
         note = "" if trained.diverged_at is None else f", diverged at step {trained.diverged_at}"
         seconds = f"{trained.seconds:.0f} s"
-        say(
-            f"  {member.variant.name}: {progress.metric} {score.mean:.4g} ({rate}, {seconds}{note})"
-        )
+        result = f"{progress.metric} {score.mean:.4g} ({rate}, {seconds}{note})"
+        say(f"  {member.variant.name}: {result}")
+        times.append(trained.seconds)
+        if len(times) == 2:  # the first training includes compilation
+            left = max(progress.minimum() - len(progress.store.members), 0) * times[1]
+            say(f"  first verdicts on all parts in about {duration(left)}")
 
     with Interrupt() as interrupt:
         is_complete = study.run(progress, budget, report_member, lambda: bool(interrupt.signal))
@@ -172,7 +177,10 @@ def examined(
         model, initial = network.model, network.init(seed)
     else:
         loaded = loading.load_run(run)
-        model, params, initial = loaded.model, loaded.params, loading.at_start(loaded)
+        # The start of a run can be drawn again if its task can be built from its config.
+        is_known = loaded.config.task.name in build.TASKS
+        initial = loading.at_start(loaded) if is_known else None
+        model, params = loaded.model, loaded.params
     if params is None:
         return report
     try:
