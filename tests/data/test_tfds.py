@@ -67,7 +67,7 @@ def test_pictures_become_classes_the_first_labels_first(tmp_path, monkeypatch):
     whole = images.load("tiny_glyphs", size=12, prepared=str(tmp_path))
     assert whole.classes == tuple("01234") and whole.pixels_CxKxSxS.shape == (5, 5, 12, 12)
     (tmp_path / "elsewhere").mkdir()
-    with pytest.raises(UserError, match=r"data\.folder names where"):
+    with pytest.raises(UserError, match=r"data\.folder is its folder"):
         images.load("tiny_glyphs", prepared=str(tmp_path / "elsewhere"))
 
 
