@@ -100,7 +100,7 @@ class Comparison:
         fields = {label: flatten_config(run.config) for label, run in self.runs.items()}
         differing = {}
         for field in sorted(set().union(*fields.values())):
-            values = {label: config.get(field, "-") for label, config in fields.items()}
+            values = {label: values.get(field, "-") for label, values in fields.items()}
             if any(value != next(iter(values.values())) for value in values.values()):
                 differing[field] = values
         return differing

@@ -116,12 +116,13 @@ def variants_of(parts: Sequence[Part], methods: Sequence[str], can_mix: bool) ->
     variants = []
     for method in methods:
         for part in parts:
-            options = {"layer": part.layer}
             if method == FROZEN:
-                variants.append(Variant(part.name, method, fixed=part.pattern, **options))
+                variants.append(Variant(part.name, method, fixed=part.pattern, layer=part.layer))
             elif method == REMOVED and part.zeroed:
-                others = {"fixed": part.pattern, "zeroed": part.zeroed}
-                variants.append(Variant(part.name, method, **others, **options))
+                removed = Variant(
+                    part.name, method, layer=part.layer, fixed=part.pattern, zeroed=part.zeroed
+                )
+                variants.append(removed)
             elif method == FIXED_MIXING and can_mix and part == PARTS[0]:
                 variants.append(Variant(part.name, method))
             elif method == ONLY and part.layer is None:

@@ -53,8 +53,8 @@ def masked(optimizer: optax.GradientTransformation) -> optax.GradientTransformat
     def init(params: Any) -> Masked:
         return Masked(jax.tree.map(lambda _: jnp.ones((), bool), params), optimizer.init(params))
 
-    def update(gradient: Any, state: Masked, params: Any = None) -> tuple[Any, Masked]:
-        updates, inner = optimizer.update(_select(state, gradient), state.inner, params)
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Masked]:
+        updates, inner = optimizer.update(_select(state, updates), state.inner, params)
         return _select(state, updates), Masked(state.is_updated, inner)
 
     return optax.GradientTransformation(init, update)

@@ -85,7 +85,7 @@ def print_result(workdir: Workdir, everything: bool = False) -> None:
 def run_title(result: Mapping[str, Any]) -> str:
     """Returns a title such as "mixit/retrieval, frozen_qk, tiny, 1 seed"."""
     config = result["config"]
-    arguments = [str(value) for value in config.get("arguments", {}).values() if value]
+    arguments = [str(value) for value in (config.get("arguments") or {}).values() if value]
     return ", ".join([config["name"], *arguments, counted(len(result["seeds"]), "seed")])
 
 

@@ -50,4 +50,5 @@ def load_toy(source: str) -> tuple[Decoder, dict[str, Any], dict[str, Any]]:
 def save_toy(file: str | Path, params: Any, config: dict[str, Any]) -> None:
     """Writes parameters and config as `load_toy` reads them."""
     arrays = {path: np.asarray(x, np.float16) for path, x in paths.flatten(params).items()}
-    np.savez_compressed(file, **arrays, **{CONFIG: np.array(json.dumps(config))})
+    stored: dict[str, Any] = arrays | {CONFIG: np.array(json.dumps(config))}
+    np.savez_compressed(file, **stored)

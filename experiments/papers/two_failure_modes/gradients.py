@@ -6,7 +6,7 @@ gradients of queries and keys.
 
 from collections.abc import Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -71,7 +71,7 @@ def measure_gradients(
             dtype=jnp.float32,
             param_dtype=jnp.float32,
         )
-        measured = Gradients(*(np.asarray(x, float) for x in _gradients(keys_S, spec)))
+        measured: Any = jax.tree.map(lambda x: np.asarray(x, float), _gradients(keys_S, spec))
         stream_SxL = np.log10(measured.stream_L / measured.output[:, None])
         queries_keys_S, values_S = (
             np.log10(np.linalg.norm(norm_SxL, axis=1))
@@ -105,6 +105,7 @@ def _gradients(keys_S: jax.Array, spec: EncoderSpec) -> Gradients:
                 params, shift_1xTxN = layer
                 return block.apply({"params": params}, x_1xTxN + shift_1xTxN), None
 
+            out_1xTxN: Any
             out_1xTxN, _ = jax.lax.scan(step, x_1xTxN, (params_L, shifts_Lx1xTxN))
             return jnp.vdot(out_1xTxN, direction_1xTxN), out_1xTxN
 
