@@ -82,6 +82,11 @@ FIELDS_OFF: dict[str, dict[str, Any]] = {
 DTYPES = ("bfloat16", "float16", "float32", "float64")
 
 
+def has_known_task(config: Any) -> bool:
+    """Returns whether the task of a config is one of TASKS, so that it can be built."""
+    return config.task.name in TASKS
+
+
 def task(config: Any) -> Task:
     """Builds the task of `config.task`."""
     name, options = _split_name(config.task, "task", TASKS)

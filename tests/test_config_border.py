@@ -1,4 +1,4 @@
-"""Only jaxformer/build.py and the recipes read a config.
+"""Only jaxformer/build.py, the recipes and the makers of configs read a config.
 
 The other modules take settings and objects, and can be used without a config.
 """
@@ -22,7 +22,12 @@ FILES = [
     for file in sorted((ROOT / package).rglob("*.py"))
     if file not in HUB
 ]
-INSIDE = [ROOT / "jaxformer/build.py", *(ROOT / "experiments/recipes").glob("*.py")]
+# Modules that make the config of a user's task before they build it.
+MAKERS = [
+    ROOT / "experiments" / name
+    for name in ("anatomy_report/sources.py", "anatomy_report/subject.py", "litmus_report/train.py")
+]
+INSIDE = [ROOT / "jaxformer/build.py", *(ROOT / "experiments/recipes").glob("*.py"), *MAKERS]
 
 
 def is_config(node: ast.expr) -> bool:

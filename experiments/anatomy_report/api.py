@@ -178,7 +178,7 @@ def examined(
     else:
         loaded = loading.load_run(run)
         # The start of a run can be drawn again if its task can be built from its config.
-        is_known = loaded.config.task.name in build.TASKS
+        is_known = build.has_known_task(loaded.config)
         initial = loading.at_start(loaded) if is_known else None
         model, params = loaded.model, loaded.params
     if params is None:
