@@ -1,5 +1,7 @@
 """Anatomy reports of tiny networks: masks equal partitions, and known truths are found."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -51,8 +53,8 @@ def test_a_masked_part_has_the_bits_of_a_frozen_partition():
 
 @pytest.mark.slow  # trains about 25 small networks
 def test_retrieval_needs_no_trained_queries_and_keys_but_attention(tmp_path):
-    report = jaxformer.anatomy(
-        Retrieval(max_pairs=3, vocab=16),
+    task = Retrieval(max_pairs=3, vocab=16)
+    settings: dict[str, Any] = dict(
         steps=500,
         width=32,
         methods=(FROZEN, REMOVED, FIXED_MIXING),
@@ -60,20 +62,12 @@ def test_retrieval_needs_no_trained_queries_and_keys_but_attention(tmp_path):
         seeds=5,
         workdir=tmp_path,
     )
+    report = jaxformer.anatomy(task, **settings)
     assert report.verdicts["queries and keys"] == "may stay random"
     mixing = report.training.find(parts.ATTENTION, FIXED_MIXING)
     assert mixing.outcome == "worse"
     assert any("cannot replace attention" in text for text in report.sentences)
-    again = api.anatomy(
-        Retrieval(max_pairs=3, vocab=16),
-        steps=500,
-        width=32,
-        methods=(FROZEN, REMOVED, FIXED_MIXING),
-        rates=(1e-2,),
-        seeds=5,
-        budget=1,
-        workdir=tmp_path,
-    )
+    again = api.anatomy(task, **settings, budget=1)
     assert again.sentences == report.sentences
 
 
