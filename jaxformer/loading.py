@@ -1,5 +1,6 @@
 """`jaxformer.load` and `jaxformer.open`: read a run's folder or a published model."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -157,9 +158,19 @@ def open_run(folder: str | Path) -> Run:
         workdir=workdir,
         step=steps[-1] if steps else 0,
         finished=result,
+        members=_members(config),
         is_chosen=tuple(is_chosen(workdir)),
         all_params=all_params,
     )
+
+
+def _members(config: dict[str, Any]) -> tuple[tuple[int, float], ...]:
+    """Returns (seed, learning rate) of each member; the rate of a run without training is nan."""
+    import ml_collections
+
+    if "optim" not in config:
+        return ((config["seed"], math.nan),) if "seed" in config else ()
+    return tuple(build.members(ml_collections.ConfigDict(config)).members)
 
 
 def at_start(loaded: Loaded) -> dict[str, Any]:

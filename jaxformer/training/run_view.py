@@ -3,7 +3,6 @@
 import base64
 import html
 import io
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +31,7 @@ class Run:
     workdir: Workdir = field(repr=False)
     step: int
     finished: Result | None  # None if the run was stopped
+    members: tuple[tuple[int, float], ...]  # (seed, learning rate) of each member
     is_chosen: tuple[bool, ...]  # for each member, whether it has the chosen learning rate
     all_params: Callable[[], Any]  # returns the parameters of all members along a leading axis
     trained: Trained | None = None  # None if the run was read from a folder
@@ -103,7 +103,7 @@ class Run:
             values = {name: value for name, value in logged.items() if np.ndim(value) == 1}
             for name, value in logged.get("validation", {}).items():
                 values[f"validation_{name}"] = value
-            for i, (rate, seed) in enumerate(self._members()):
+            for i, (seed, rate) in enumerate(self.members):
                 member = {"step": logged["step"], "seed": seed, "learning_rate": rate}
                 row = rows.setdefault((logged["step"], i), member)
                 row |= {name: float(value[i]) for name, value in values.items()}
@@ -114,14 +114,6 @@ class Run:
         baselines = self.finished.baselines if self.finished else {}
         rows, chosen = {self.name: self.workdir.rows()}, {self.name: self.is_chosen}
         return curves.curves(rows, baselines, chosen, figure_style.notebook_figure())
-
-    def _members(self) -> list[tuple[float, int]]:
-        """Returns the learning rate and the seed of each member."""
-        config = self.config
-        rates = (config.get("optim") or {}).get("learning_rate") or [math.nan]
-        first, n_seeds = config.get("seed") or 0, config.get("n_seeds") or 1
-        seeds = config.get("seeds") or range(first, first + n_seeds)
-        return [(rate, seed) for rate in rates for seed in seeds]
 
     def __repr__(self) -> str:
         where = f" in {self.folder}" if self.folder else ""
@@ -154,6 +146,7 @@ def run_of(trained: Trained, workdir: Workdir, result: Result | None) -> Run:
         workdir=workdir,
         step=int(state.step),
         finished=result,
+        members=tuple(session.setup.population.members),
         is_chosen=tuple(session.chosen(state)),
         all_params=lambda: trained.params,
         trained=trained,
