@@ -34,10 +34,11 @@ import jax
 import numpy as np
 
 from jaxformer import build, loading
-from jaxformer.core.errors import UserError, check_range
+from jaxformer.core.errors import NotFiniteError, UserError, check_range
 from jaxformer.core.settings import MAX_SEED
 from jaxformer.interp.generation import generate
 from jaxformer.models.pretrained import text
+from jaxformer.models.sampling import NOT_FINITE
 from jaxformer.runtime import processes
 from jaxformer.runtime.command_line import Parser, command, count
 from jaxformer.tasks.language import NextToken
@@ -85,12 +86,19 @@ def main(argv: Sequence[str]) -> int:
         stop=source.stop,
         key=jax.random.key(arguments.seed),
     )
-    rows = zip(generated.tokens.tolist(), generated.lengths.tolist(), strict=True)
+    rows = [*zip(generated.tokens.tolist(), generated.lengths.tolist(), strict=True)]
     shown = [] if arguments.chat else source.prompt
     for i, (tokens, length) in enumerate(rows):
         if arguments.samples > 1:
             print(f"--- {i + 1}")
         print(source.tokenizer.decode(shown + [t for t in tokens[:length] if t >= 0]))
+    broken = [tokens.index(NOT_FINITE) for tokens, _ in rows if NOT_FINITE in tokens]
+    if broken:
+        raise NotFiniteError(
+            f"expected finite logits, got nan or infinity after {min(broken)} new tokens: "
+            f"{len(broken)} of {len(rows)} texts end there. Check the weights and the dtype of "
+            "the parameters."
+        )
     return 0
 
 
