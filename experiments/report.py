@@ -199,10 +199,10 @@ def render(records: list[Record], problems: list[str]) -> dict[str, str]:
         counts += ["", confirmation_lines.summary(confirmations)]
     pages = {
         "RESULTS.md": results_pages.results(rows, records, problems, confirmations),
-        "README.md": markdown.readme((WORKSPACE / "README.md").read_text(), rows),
+        "README.md": markdown.readme((WORKSPACE / "README.md").read_text(), rows, confirmations),
     }
     findings = (WORKSPACE / "docs/findings.md").read_text()
-    pages["docs/findings.md"] = markdown.findings(findings, rows, counts)
+    pages["docs/findings.md"] = markdown.findings(findings, rows, counts, confirmations)
     by_paper = results_pages.records_by_paper(rows, records)[0]
     for key, paper in results_pages.papers_of(rows).items():
         paper_rows = [row for row in rows if row.paper.key == key]

@@ -17,6 +17,13 @@ def outcome(row: Row, confirmations: Confirmations) -> str:
     return confirmed.outcome if confirmed else "-"
 
 
+def short(row: Confirmed) -> str:
+    """Returns the outcome of a confirmation in a few words, such as "confirmed, 5 new seeds"."""
+    if row.outcome == NOT_YET_RUN:
+        return "not yet run with new seeds"
+    return f"{row.outcome}, {_seeds(row)}"
+
+
 def counts(rows: Sequence[Row], confirmations: Confirmations) -> list[str]:
     """Returns the numbers of confirmed and of reversed rows."""
     outcomes = Counter(outcome(row, confirmations) for row in rows)

@@ -2,9 +2,10 @@
 
 import re
 
+from experiments.confirmation import published
 from experiments.ledger.ledger import ledger
 from experiments.papers import PAPERS
-from experiments.site import markdown, results_pages
+from experiments.site import confirmation_lines, markdown, results_pages
 from tests.docs.blocks import ROOT
 from tests.test_docs_numbers import NUMBER, between, is_one_of, numbers_of
 
@@ -48,9 +49,19 @@ def test_a_verdict_is_that_of_its_row():
 
 
 def test_a_verdict_that_changes_is_written_again():
-    made = markdown.readme(TEXT, ledger(PAPERS, []))
+    made = markdown.readme(TEXT, ledger(PAPERS, []), {})
     assert {verdict for *_, verdict in markdown.VERDICT.findall(made)} == {"not run"}
     assert markdown.VERDICT.sub("", made).count("**") == markdown.VERDICT.sub("", TEXT).count("**")
+
+
+def test_a_verdict_stands_beside_its_confirmation():
+    rows, confirmations = ledger(PAPERS, []), published.read(ROOT / "confirmation")
+    made = markdown.readme(TEXT, rows, confirmations)
+    for match in markdown.VERDICT.finditer(made):
+        row = confirmations.get((match[3], match[2]))
+        assert match[0].endswith(f"** ({confirmation_lines.short(row)})" if row else "**")
+    assert "(confirmed, 5 new seeds)" in made
+    assert "new seeds" not in markdown.VERDICT.sub("", markdown.readme(made, rows, {}))
 
 
 def said_and_known(rows):
