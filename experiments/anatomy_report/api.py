@@ -14,6 +14,7 @@ from experiments.anatomy_report.report import Report
 from experiments.anatomy_report.store import Store
 from experiments.anatomy_report.study import Member, Study
 from experiments.anatomy_report.subject import Subject
+from experiments.anatomy_report.text_tables import text_table
 from experiments.anatomy_report.training import Trained, is_change
 from jaxformer import build, loading
 from jaxformer.core.errors import UserError, check_choice, check_range
@@ -144,8 +145,10 @@ def examine_training(
         say("note: one seed has no interval, so that nothing can be decided; give --seeds=3.")
 
     times: list[float] = []
+    is_table_shown = progress.has_first_table
 
     def report_member(member: Member, trained: Trained) -> None:
+        nonlocal is_table_shown
         score = trained.test[progress.metric]
         rate = f"learning rate {member.rate:g}, seed {member.seed}"
         note = "" if trained.diverged_at is None else f", diverged at step {trained.diverged_at}"
@@ -156,6 +159,9 @@ def examine_training(
         if len(times) == 2:  # the first training includes compilation
             left = max(progress.minimum() - len(progress.store.members), 0) * times[1]
             say(f"  first verdicts on all parts in about {duration(left)}")
+        if not is_table_shown and progress.has_first_table:
+            is_table_shown = True
+            say(f"\nwith one seed, which decides nothing:\n{text_table(progress.table())}\n")
 
     with Interrupt() as interrupt:
         is_complete = study.run(progress, budget, report_member, lambda: bool(interrupt.signal))

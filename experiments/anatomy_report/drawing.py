@@ -4,6 +4,8 @@ The same boxes are drawn as SVG, whose colours follow the page (light or dark), 
 A view selects the variant that a box shows: by default the part removed, and else frozen.
 """
 
+import textwrap
+from collections.abc import Sequence
 from html import escape
 from typing import Any, NamedTuple
 
@@ -20,12 +22,14 @@ from experiments.anatomy_report.parts import (
     REMOVED,
     UNEMBEDDING,
 )
+from experiments.anatomy_report.sentences import Sentence, unbroken
 
 WITHOUT = "without it"
 VIEWS = (WITHOUT, FROZEN, REMOVED, ONLY)
 WIDTH = 360
 FRAMES = (ATTENTION, MLP)
 BOX, GAP = 46, 8  # height of a box, distance between two of them
+TEXT_WIDTH, LINE, LINE_LETTERS = 280, 14, 58  # of the sentences beside the drawing
 SHORT_NAMES = {
     QUERIES_KEYS: "queries, keys",
     "attention output": "output",
@@ -159,8 +163,17 @@ def label_of(table: Table, view: str) -> str:
     return "; ".join(texts)
 
 
-def figure(table: Table, title: str, view: str = WITHOUT, layers: int = 1) -> Any:
-    """Returns the drawing as a matplotlib figure."""
+def figure(
+    table: Table,
+    title: str,
+    view: str = WITHOUT,
+    layers: int = 1,
+    sentences: Sequence[Sentence] = (),
+) -> Any:
+    """Returns the drawing as a matplotlib figure, with the sentences at its right.
+
+    Sentences that have no room below each other are left out; the largest losses come first.
+    """
     from matplotlib.colors import to_rgb
     from matplotlib.figure import Figure
     from matplotlib.patches import FancyBboxPatch
@@ -168,9 +181,10 @@ def figure(table: Table, title: str, view: str = WITHOUT, layers: int = 1) -> An
     drawing, unit = draw(table, view, layers), 1 / 72
     heading = 26
     total = drawing.height + heading
-    canvas = Figure(figsize=(WIDTH * unit * 1.15, total * unit * 1.15))
+    width = WIDTH + (TEXT_WIDTH if sentences else 0)
+    canvas = Figure(figsize=(width * unit * 1.15, total * unit * 1.15))
     axes = canvas.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, WIDTH), ylim=(drawing.height, -heading))
+    axes.set(xlim=(0, width), ylim=(drawing.height, -heading))
     axes.set_axis_off()
     axes.text(4, -heading + 10, title, fontsize=9, weight="bold", va="center")
     red = to_rgb("#e8743b")
@@ -198,4 +212,15 @@ def figure(table: Table, title: str, view: str = WITHOUT, layers: int = 1) -> An
             axes.text(box.x + 8, box.y + 14 + 16 * i, line, fontsize=8, weight=weight, va="center")
     for x, y, text in drawing.notes:
         axes.text(x, y - 3, text, fontsize=7.5, color="#565f69", va="center")
+    y = 4.0
+    for sentence in sentences:
+        lines = textwrap.wrap(unbroken(sentence.text), LINE_LETTERS)
+        height = LINE * len(lines) + GAP
+        if y + height > drawing.height:
+            break
+        bar = "#e8743b" if sentence.outcome == WORSE else "#00805d"
+        axes.plot([WIDTH + 8] * 2, [y, y + height - GAP], color=bar, lw=3, solid_capstyle="butt")
+        for i, line in enumerate(lines):
+            axes.text(WIDTH + 15, y + LINE * (i + 0.5), line, fontsize=8, va="center")
+        y += height + GAP / 2
     return canvas

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from experiments.anatomy_report import drawing, page_inside
 from experiments.anatomy_report.judge import Judged, Table
 from experiments.anatomy_report.parts import ONLY
-from experiments.anatomy_report.sentences import shown
+from experiments.anatomy_report.sentences import shown, unbroken
 from experiments.anatomy_report.text_tables import columns
 from experiments.anatomy_report.views import views
 from experiments.site import svg
@@ -35,13 +35,14 @@ def page(report: "Report") -> str:
     if report.theory:
         lines = "".join(f"<li>{escape(line)}</li>" for line in report.theory)
         parts += ["<h2>Where the network starts</h2>", f"<ul>{lines}</ul>"]
-    parts += ["<h2>How it was made</h2>", _costs(report)]
+    parts += ["<h2>How it was made</h2>"]
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<title>{escape(title)}</title>\n<link rel="icon" href="data:,">\n'
         f"<style>{style}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(filter(None, parts))
+        + unbroken("\n".join(filter(None, parts)))
+        + _costs(report)
         + "\n</main>\n</body>\n</html>\n"
     )
 

@@ -139,11 +139,12 @@ class Report:
         return text
 
     def plot(self, file: str | Path | None = None) -> Any:
-        """Returns the drawing of the network as a matplotlib figure; `file` saves it."""
+        """Returns drawing and sentences as a matplotlib figure; `file` saves it."""
         if self.training is None:
             raise UserError("the drawing shows trained variants, and this report has none.")
         layers = int(self.settings.get("layers", 1))
-        figure = drawing.figure(self.training, f"Anatomy of {self.name}", layers=layers)
+        title = f"Anatomy of {self.name}"
+        figure = drawing.figure(self.training, title, layers=layers, sentences=self.decided)
         if file is not None:
             figure.savefig(file, dpi=150)
         return figure

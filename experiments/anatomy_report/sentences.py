@@ -93,6 +93,11 @@ def shown(score: Number) -> str:
     return f"{positive} nats" if score.mean <= 0 else str(score)
 
 
+def unbroken(text: str) -> str:
+    """Returns the text with numbers that stay on one line with their error and unit."""
+    return text.replace(" ± ", "\u00a0±\u00a0").replace(" %", "\u00a0%")
+
+
 def _verb(singular: str, plural: str) -> Callable[[str, bool], str]:
     return lambda subject, is_plural: f"{subject} {plural if is_plural else singular}"
 

@@ -2,10 +2,11 @@
 
 1. The whole network is trained with one seed at every learning rate, then with more seeds at the
    rate that validation chooses.
-2. Every variant is trained with one seed at this rate. A variant that loses more than the margin is
-   tried at the other rates too, so that no part is called needed because of a learning rate.
-3. The seeds of each variant are completed to 3, then to 5 and 8 where the verdict is still open.
-4. The same follows for the variants that train one part alone.
+2. Every variant is trained with one seed at this rate, so that a first table is complete early.
+3. A variant that loses more than the margin is tried at the other rates too, so that no part is
+   called needed because of a learning rate. The seeds of each variant are completed to 3, then to 5
+   and 8 where the verdict is still open.
+4. Step 3 follows for the variants that train one part alone.
 
 Members that are in the store are not trained again. So a stopped report resumes, and a report with
 a larger budget continues.
@@ -14,7 +15,10 @@ a larger budget continues.
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
+
+import jax
 
 from experiments.anatomy_report import judge
 from experiments.anatomy_report.judge import Cell, Table
@@ -23,6 +27,7 @@ from experiments.anatomy_report.store import Store
 from experiments.anatomy_report.subject import Subject
 from experiments.anatomy_report.training import Trained, Trainer
 from jaxformer.core.errors import UserError
+from jaxformer.data.protocols import HeldOut
 
 
 class Member(NamedTuple):
@@ -65,14 +70,14 @@ class Study:
         """Yields the members in the order of the plan, each once the one before was trained."""
         for rate in self.subject.rates:
             yield from self._missing(WHOLE_NETWORK, [0], rate)
+        for variant in self.variants:
+            yield from self._missing(variant, [0], self.rate(WHOLE_NETWORK))
         alone = [variant for variant in self.variants if variant.method == ONLY]
         changed = [variant for variant in self.variants if variant.method != ONLY]
         for variants in (changed, alone):
             yield from self._due(variants)
 
     def _due(self, variants: Sequence[Variant]) -> Iterator[Member]:
-        for variant in variants:
-            yield from self._missing(variant, [0], self.rate(WHOLE_NETWORK))
         for variant in variants:
             if self._loses_at_first_seed(variant):
                 for rate in self.subject.rates:
@@ -105,6 +110,12 @@ class Study:
 
     # Results -------------------------------------------------------------------------------------
 
+    @property
+    def has_first_table(self) -> bool:
+        """Whether every variant was trained with one seed."""
+        whole = self.rate(WHOLE_NETWORK)
+        return all(self.store.get(variant, 0, whole) for variant in self.variants)
+
     def train(self, member: Member) -> Trained:
         """Trains a member and stores it."""
         began = time.perf_counter()
@@ -126,14 +137,18 @@ class Study:
         if mixes not in self._trainers:
             network = self.subject.mixing if mixes else self.subject.network
             assert network is not None
-            self._trainers[mixes] = Trainer(network)
+            self._trainers[mixes] = Trainer(network, self.heldout)
         return self._trainers[mixes]
+
+    @cached_property
+    def heldout(self) -> HeldOut:
+        """The held-out sets, which all variants share."""
+        return jax.device_get(self.subject.network.data.heldout())
 
     def trivial(self) -> tuple[str, float]:
         """Returns name and score of the best trivial predictor on the test set."""
         if not self.baselines:
-            test = self._trainer(WHOLE_NETWORK).heldout.test
-            self.baselines = dict(self.subject.task.baselines(test))
+            self.baselines = dict(self.subject.task.baselines(self.heldout.test))
         return judge.best_trivial(self.baselines, self.metric)
 
     def rate(self, variant: Variant) -> float:

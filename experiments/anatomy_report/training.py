@@ -20,6 +20,7 @@ from experiments.anatomy_report.parts import Variant
 from experiments.anatomy_report.subject import Network
 from jaxformer.core import paths
 from jaxformer.core.partition import FROZEN, Partition
+from jaxformer.data.protocols import HeldOut
 from jaxformer.training.metrics import Mean, means_of_members
 from jaxformer.training.population import Population
 from jaxformer.training.step import AXES, TrainState, make_evaluate, make_step, member_state
@@ -65,9 +66,14 @@ def _select(state: Masked, tree: Any) -> Any:
 
 
 class Trainer:
-    """The compiled programs of a network: initial values, training steps, scores."""
+    """The compiled programs of a network: initial values, training steps, scores.
 
-    def __init__(self, network: Network):
+    Args:
+      network: model, data and optimizer.
+      heldout: the held-out sets of its data; None draws them.
+    """
+
+    def __init__(self, network: Network, heldout: HeldOut | None = None):
         self.network = network
         self.optimizer = masked(network.optimizer)
         apply = network.apply
@@ -76,7 +82,7 @@ class Trainer:
         self.run = jax.jit(self._run, donate_argnums=0)
         self.initial = jax.jit(jax.vmap(network.init))
         self.create = jax.jit(jax.vmap(self._member_state, out_axes=AXES))
-        self.heldout = jax.device_get(network.data.heldout())
+        self.heldout = heldout or jax.device_get(network.data.heldout())
 
     def train(self, variant: Variant, seed: int, rate: float) -> tuple[Trained, Any]:
         """Trains one member.

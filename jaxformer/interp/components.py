@@ -21,6 +21,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
@@ -210,10 +211,12 @@ def cut_params(params: Any, kinds: Sequence[str], fractions: Sequence[float]) ->
         fractions: of the rank.
     """
     new: dict[str, dict[float, Any]] = {}  # {path: {fraction: matrix}}
-    for path, matrix in paths.flatten(params).items():
-        if matrix.ndim == 2:
-            ranks = [surgery.rank_of(matrix, fraction) for fraction in fractions]
-            new[path] = dict(zip(fractions, _low_rank(matrix, ranks), strict=True))
+    # For matrices of this size, several threads wait for each other: five times the CPU time.
+    with threadpool_limits(1, user_api="blas"):
+        for path, matrix in paths.flatten(params).items():
+            if matrix.ndim == 2:
+                ranks = [surgery.rank_of(matrix, fraction) for fraction in fractions]
+                new[path] = dict(zip(fractions, _low_rank(matrix, ranks), strict=True))
     return [
         paths.replace(
             params,

@@ -1,0 +1,100 @@
+"""The order of the trainings, and the share of wrong verdicts after them, on planted scores."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from experiments.anatomy_report import judge
+from experiments.anatomy_report.parts import FROZEN, ONLY, REMOVED, WHOLE, WHOLE_NETWORK, Variant
+from experiments.anatomy_report.store import Store
+from experiments.anatomy_report.study import Study
+from experiments.anatomy_report.training import Trained
+from jaxformer.data.protocols import HeldOut
+from jaxformer.training.metrics import Mean
+
+TRIVIAL, BEST = 0.2, 0.9
+SPREAD, EXAMPLES = 0.01, 10**7  # over seeds; of the test set, whose error is negligible
+N_STUDIES = 60
+VARIANTS = [Variant("MLP", FROZEN), Variant("attention", REMOVED), Variant("embedding", ONLY)]
+
+
+def study_of(variants, rates=(1e-2,), max_seeds=8) -> Study:
+    """Returns a study of a task whose best trivial predictor has the score TRIVIAL."""
+    task = SimpleNamespace(chosen_by="accuracy", baselines=lambda batch: {"guess": TRIVIAL})
+    data = SimpleNamespace(heldout=lambda: HeldOut(None, None, None))  # type: ignore[arg-type]
+    network = SimpleNamespace(steps=10, data=data)
+    subject: Any = SimpleNamespace(task=task, network=network, rates=rates)
+    return Study(subject, variants, Store(None), max_seeds)
+
+
+def complete(study, score_of) -> list[tuple[str, int, float]]:
+    """Trains everything that is due with planted scores; returns the order."""
+    order = []
+    for member in study.due():
+        score = float(score_of(*member))
+        mean = {"accuracy": Mean(score, (score * (1 - score) / EXAMPLES) ** 0.5, EXAMPLES)}
+        study.store.put(*member, Trained(mean, mean, [], None, 1.0))
+        order.append((member.variant.name, member.seed, member.rate))
+    return order
+
+
+def test_a_first_table_comes_before_seeds_and_other_rates():
+    rates = 3e-3, 1e-2
+    study = study_of(VARIANTS, rates)
+
+    def score(variant, seed, rate):
+        best_rate = 0.01 * (rate == 1e-2)
+        loss = {WHOLE: 0.0, "MLP": 0.0, "attention": 0.5, "embedding": 0.6}[variant.part]
+        return BEST - loss + best_rate + 0.001 * seed
+
+    order = complete(study, score)
+    names = [variant.name for variant in VARIANTS]
+    assert order[:5] == [
+        *((WHOLE, 0, rate) for rate in rates),
+        *((name, 0, 1e-2) for name in names),
+    ]
+    # The part that loses is tried at the other rate, the part that does not is not.
+    assert order[5] == ("attention, removed", 0, 3e-3)
+    assert ("MLP, frozen", 0, 3e-3) not in order and ("embedding, only", 0, 3e-3) in order
+    assert {seed for name, seed, _ in order if name == WHOLE} == {0, 1, 2}
+    assert len(order) == len({*order}) and study.table().is_decided
+    outcomes = [row.outcome for row in study.table().rows]
+    assert outcomes == [judge.NO_WORSE, judge.WORSE, judge.WORSE]
+
+
+def test_the_first_table_needs_every_variant():
+    study = study_of(VARIANTS)
+    seen = []
+    for member in study.due():
+        seen.append(study.has_first_table)
+        mean = {"accuracy": Mean(BEST, 0.01, EXAMPLES)}
+        study.store.put(*member, Trained(mean, mean, [], None, 1.0))
+    assert seen[: 1 + len(VARIANTS)] == [False] * (1 + len(VARIANTS)) and all(seen[4:])
+
+
+def test_at_most_5_percent_of_the_verdicts_are_wrong():
+    """Seeds are added while a verdict is open, and most parts lie at the border itself."""
+    rng = np.random.default_rng(0)
+    border = judge.MARGIN * (BEST - TRIVIAL)
+    losses = [border] * 9 + [0.0, 0.3, 0.6]  # a verdict on one of the first nine is wrong
+    variants = [Variant(f"part {i}", FROZEN) for i in range(len(losses))]
+    wrong = decided = missed = 0
+    for _ in range(N_STUDIES):
+        base = BEST + SPREAD * rng.normal(size=8)
+
+        def score(variant, seed, rate, base=base):
+            if variant == WHOLE_NETWORK:
+                return base[seed]
+            loss = losses[int(variant.part.split()[1])]
+            return base[seed] - loss + SPREAD * rng.normal()
+
+        study = study_of(variants)
+        complete(study, score)
+        outcomes = [row.outcome for row in study.table().rows]
+        assert outcomes[-2:] == [judge.WORSE] * 2, outcomes
+        wrong += sum(outcome != judge.OPEN for outcome in outcomes[:9])
+        missed += outcomes[9] == judge.WORSE
+        decided += sum(outcome != judge.OPEN for outcome in outcomes)
+    assert decided > 2 * N_STUDIES and missed == 0
+    assert wrong <= 0.05 * decided, (wrong, decided)
