@@ -210,7 +210,7 @@ def report_of(progress: Study) -> Report:
         what.name,
         table,
         curves,
-        theory=theory.lines(what),
+        theory=theory.lines(what, progress.store.get_params()),
         costs={"trainings": len(members), "seconds": math.fsum(one.seconds for one in members)},
         settings={
             "layers": getattr(what.network.model.spec, "layers", 1),
