@@ -1,9 +1,10 @@
-"""The ten-seed table of the hidden Markov task: ours beside the reference, with its tolerance.
+"""Compares the theory of attention paths with a reference table, over ten seeds of its task.
 
     python benchmarks/attention_paths_seeds.py          about 20 CPU seconds
 
-Seeds: data i, test data 10000 + i, heads 1 + i, i = 0 .. 9. An entry agrees when the two means
-differ by less than 4 sqrt(sd_reference^2 / 10 + sd_ours^2 / 10).
+The task is the hidden Markov task. Seed i = 0 .. 9 draws the data from i, the test data from
+10000 + i and the heads from 1 + i. An entry agrees if the two means differ by less than
+4 sqrt(sd_reference^2 / 10 + sd_ours^2 / 10).
 """
 
 import os
@@ -45,7 +46,8 @@ REFERENCE = {
     "top-10 overlap, N=30": (0.820, 0.027),
     "top-10 overlap, N=10": (0.826, 0.025),
 }
-# (mean, sd) in the order of THEORY, then head scores (1)1 (1)2 (2)1 (2)2, means only.
+# "mean sd" in the order of THEORY, then the means of the head scores (1)1 (1)2 (2)1 (2)2. The
+# accuracy is in thousandths.
 BY_WIDTH = {
     10: "953 7|11.37 1.28|.43 .17|5.64 .95|.42 .12|-.519 .069|1.877 .092|7.37 1.41|.80 .59 1 .10",
     30: "949 7|6.05 .51|.72 .13|3.95 .49|.70 .13|-.326 .038|1.604 .072|8.18 .45|.76 .61 1 .18",
@@ -73,15 +75,15 @@ def main() -> None:
     for width, line in BY_WIDTH.items():
         *pairs, scores = line.split("|")
         references = [tuple(map(float, pair.split())) for pair in pairs]
-        references[0] = tuple(value / 1000 for value in references[0])
+        references[0] = tuple(value / 1000 for value in references[0])  # the accuracy
         for name, reference in zip(THEORY, references):
             key = f"N={width} {name}"
             verdicts.append(row(key, [run[key] for run in ours], reference))
-        found = np.mean([run[f"N={width} scores"] for run in ours], 0)
-        print(f"  N={width} head scores      {np.round(found, 2)}  reference {scores}")
+        means = np.mean([run[f"N={width} scores"] for run in ours], 0)
+        print(f"  N={width} head scores      {np.round(means, 2)}  reference {scores}")
     for name, value in ALIGNMENT.items():
-        found = np.mean([run[f"alignment {name}"] for run in ours])
-        print(f"  alignment {name!s:13s}    {found:8.3f}   reference {value:.3f} (no sd given)")
+        mean = np.mean([run[f"alignment {name}"] for run in ours])
+        print(f"  alignment {name!s:13s}    {mean:8.3f}   reference {value:.3f} (no sd given)")
     print("two paths, sigma_perp = 5, second head uniform, 8 seeds")
     runs = [two_paths(seed) for seed in range(8)]
     for name, reference in TWO_PATHS.items():
@@ -90,6 +92,7 @@ def main() -> None:
 
 
 def row(name: str, values: list[float], reference: tuple[float, ...]) -> bool:
+    """Prints a row of the table; returns whether the means agree."""
     mean, sd = np.mean(values), np.std(values, ddof=1)
     tolerance = 4 * np.hypot(reference[1], sd) / len(values) ** 0.5
     agrees = bool(abs(mean - reference[0]) < tolerance)
@@ -101,12 +104,13 @@ def row(name: str, values: list[float], reference: tuple[float, ...]) -> bool:
 
 
 def load(seed: int, design: str, sigma_perp: float):
+    """Returns path inputs and labels of the training set, then of the test set."""
     forms = hidden_markov.bilinear_forms(1 + seed, design)
-    out = []
+    arrays = []
     for data_seed, count in ((seed, 100), (10_000 + seed, 1000)):
         tokens, labels = hidden_markov.examples(data_seed, count, sigma_perp=sigma_perp)
-        out += [hidden_markov.attentioned_input(tokens, forms), labels]
-    return out
+        arrays += [hidden_markov.attentioned_input(tokens, forms), labels]
+    return arrays
 
 
 def four_paths(seed: int) -> dict:
@@ -122,10 +126,11 @@ def four_paths(seed: int) -> dict:
         run[name] = accuracy(np.diag(np.isin(np.arange(4), paths).astype(float)))
     kernels = {"GP": np.eye(4)}
     for width in WIDTHS:
-        found = attention_paths.order_parameter(xi, labels, width, T, (2, 2))
-        U = kernels[width] = np.asarray(found.U)
+        solution = attention_paths.order_parameter(xi, labels, width, T, (2, 2))
+        U = kernels[width] = np.asarray(solution.U)
         correlation = U[0, 2] / (U[0, 0] * U[2, 2]) ** 0.5
-        values = (accuracy(U), *np.diag(U), correlation, float(found.chain[0]), float(found.action))
+        u, action = float(solution.chain[0]), float(solution.action)
+        values = (accuracy(U), *np.diag(U), correlation, u, action)
         run |= {f"N={width} {name}": value for name, value in zip(THEORY, values)}
         scores = attention_paths.head_scores(U, (2, 2))
         run[f"N={width} scores"] = np.concatenate(scores)

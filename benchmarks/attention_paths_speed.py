@@ -3,14 +3,14 @@
     python benchmarks/attention_paths_speed.py          about 4 CPU minutes
 
 1. The order parameter of the paper's task (14 parameters, P = 100) at every width.
-2. Effective draws a CPU second (smallest ESS over the entries of U, after warm-up): collapsed NUTS
-   against NUTS over all weights, whose forward is by paths. NUTS over weights by tokens, as in the
-   authors' code, samples the same posterior: its rate is that of the path forward times the
-   measured ratio of the costs of a gradient.
-3. A gradient of the collapsed posterior with LAPACK on all cores and on one thread. What waiting
-   threads cost depends on what else the machine does.
+2. Effective draws per CPU second (smallest ESS over the entries of U, after warm-up) of three
+   samplers of one posterior: collapsed NUTS, NUTS over all weights with a forward pass by paths,
+   and NUTS over all weights with a forward pass by tokens, as in the authors' code. The third is
+   not run: its rate is that of the second, divided by the measured ratio of their gradients' costs.
+3. A gradient of the collapsed posterior with LAPACK on all cores and on one thread. The cost of
+   waiting threads depends on the load of the machine.
 4. P = 600, H = 8, L = 2 (64 paths, 2117 parameters), n = 192: CPU seconds and largest resident
-   size, in a process of its own.
+   size, in a separate process.
 """
 
 import os
@@ -49,23 +49,24 @@ def main() -> None:
 
 
 def order_parameters(xi, labels) -> None:
-    print("order parameter, 14 parameters, P = 100: CPU seconds (wanted: below 0.5)")
+    print("order parameter, 14 parameters, P = 100: CPU seconds (target: below 0.5)")
     solve(xi, labels, 10, T, HEADS)
     for width in (10, 30, 50, 100, 300, 500, 1000):
-        seconds, found = solve(xi, labels, width, T, HEADS)
-        norm = float(found.gradient_norm)
+        seconds, solution = solve(xi, labels, width, T, HEADS)
+        norm = float(solution.gradient_norm)
         print(f"  N = {width:5d}   {seconds:.3f} s   max |dS/dtheta| {norm:.0e}")
 
 
 def solve(*args):
+    """Returns the CPU seconds of `order_parameter`, and its result."""
     start = time.process_time()
-    found = jax.block_until_ready(attention_paths.order_parameter(*args))
-    return time.process_time() - start, found
+    solution = jax.block_until_ready(attention_paths.order_parameter(*args))
+    return time.process_time() - start, solution
 
 
 def samplers(tokens, maps, xi, labels) -> None:
-    print("\nNUTS, smallest ESS over the entries of U a CPU second")
-    print("(wanted: collapsed 250; against weights by paths 30 x at N = 10, 200 x at N = 100)")
+    print("\nNUTS, smallest ESS over the entries of U per CPU second")
+    print("(targets: collapsed 250; 30 x weights by paths at N = 10, 200 x at N = 100)")
     print(
         "     N  sampler            warm-up  draws   steps/draw  ESS      CPU s   ESS/s   collapsed"
     )
@@ -89,7 +90,7 @@ def samplers(tokens, maps, xi, labels) -> None:
 
 
 def rate(xi, labels, width, method, warmup, draws):
-    """((leapfrog steps a draw, ESS, CPU seconds), ESS a CPU second) after the warm-up."""
+    """Returns ((leapfrog steps per draw, ESS, CPU seconds), ESS per CPU second) after warm-up."""
     chunk = 50
     sampler = attention_paths.Sampler.build(
         xi, labels, width, T, HEADS, warmup, 1, method, chunk=chunk
@@ -102,8 +103,9 @@ def rate(xi, labels, width, method, warmup, draws):
         state, part = sampler.advance(state, chunk)
         chunks.append(part)
     seconds = time.process_time() - start
-    found = sampler.posterior(chunks).diagnostics
-    return (found["num_steps"], found["ess"], seconds), found["ess"] / seconds
+    diagnostics = sampler.posterior(chunks).diagnostics
+    ess = diagnostics["ess"]
+    return (diagnostics["num_steps"], ess, seconds), ess / seconds
 
 
 def lapack_threads(xi, labels, calls: int = 500) -> None:
@@ -128,31 +130,35 @@ def lapack_threads(xi, labels, calls: int = 500) -> None:
 
 
 def gradients(tokens, maps, xi, labels, width) -> tuple[float, float]:
-    """CPU seconds of a gradient of the log posterior over weights: by tokens, by paths."""
+    """Returns the CPU seconds of a gradient of the log posterior over weights.
+
+    The first number is that of a forward pass by tokens, the second by paths.
+    """
     model = AttentionPaths(AttentionPathsSpec(HEADS, width, param_dtype=jnp.float64))
     params = jax.jit(model.init)(jax.random.key(0), tokens[:1], maps=[m[:1] for m in maps])
 
-    def loss(params, f):
+    def negative_log_posterior(params, f):
         squares = sum((leaf**2).sum() for leaf in jax.tree.leaves(params))
         return squares / 2 + ((f - labels) ** 2).sum() / (2 * T)
 
     def by_tokens(params, tokens, maps):
-        return loss(params, model.apply(params, tokens, maps=maps))
+        return negative_log_posterior(params, model.apply(params, tokens, maps=maps))
 
     def by_paths(params, xi):
-        return loss(params, model.apply(params, xi, method="from_attentioned"))
+        return negative_log_posterior(params, model.apply(params, xi, method="from_attentioned"))
 
     slow = seconds_of(jax.jit(jax.grad(by_tokens)), params, jnp.asarray(tokens), maps, calls=50)
     return slow, seconds_of(jax.jit(jax.grad(by_paths)), params, jnp.asarray(xi), calls=2000)
 
 
 def seconds_of(function, *args, calls: int) -> float:
+    """Returns the CPU seconds of one of `calls` evaluations of a gradient by its first argument."""
     args = jax.tree.map(jnp.asarray, args)
 
     @jax.jit
     def repeat(args):
         def body(_, args):
-            gradient = function(*args)  # each call depends on the last one: none is hoisted
+            gradient = function(*args)  # depends on the call before, so that XLA keeps all calls
             return (jax.tree.map(lambda p, g: p - 1e-12 * g, args[0], gradient), *args[1:])
 
         return jax.lax.fori_loop(0, calls, body, args)[0]
@@ -169,12 +175,12 @@ def large() -> None:
     xi = rng.standard_normal((P, D, n))
     xi += rng.standard_normal((P, 1, n))
     xi += 0.3 * labels[:, None, None] * rng.standard_normal((1, D, n))
-    seconds, found = solve(xi, labels, 10, 0.5, (8, 8))
+    seconds, solution = solve(xi, labels, 10, 0.5, (8, 8))
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print("\nP = 600, H = 8, L = 2, n = 192, N = 10, T = 0.5 (wanted: 60 CPU seconds, 1 GiB)")
+    print("\nP = 600, H = 8, L = 2, n = 192, N = 10, T = 0.5 (target: 60 CPU seconds, 1 GiB)")
     print(
-        f"  {seconds:.1f} CPU s, compilation included; largest resident size {size:.2f} GiB, of "
-        f"which the data {xi.nbytes / 2**30:.2f}; max |dS/dtheta| {float(found.gradient_norm):.0e}"
+        f"  {seconds:.1f} CPU s, with compilation; largest resident size {size:.2f} GiB, of which "
+        f"the data {xi.nbytes / 2**30:.2f}; max |dS/dtheta| {float(solution.gradient_norm):.0e}"
     )
 
 

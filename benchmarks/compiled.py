@@ -1,11 +1,15 @@
-"""The compiler's memory and FLOPs of a training step at the papers' shapes. Nothing runs.
+"""The memory and FLOPs of a training step at the papers' shapes, as the compiler reports them.
 
     python benchmarks/compiled.py [NAME ..]
 
-State: parameters and moments; temporary: what the compiler takes besides, so that their sum is the
-peak of one member. FLOPs: the matrix products of the program, recomputed ones too. The numbers are
-those of the backend of this machine. A CPU has no half precision of its own: it makes float32
-copies of half of what it multiplies, so a GPU takes less.
+The step is compiled for the backend of this machine, but not run.
+
+    state      parameters and moments
+    temporary  memory in addition to the state; the sum of both is the peak of one member
+    FLOP       matrix products of the program, including recomputed ones
+
+A CPU has no products in half precision: it makes float32 copies of the factors. A GPU takes less
+memory in half precision than these numbers.
 """
 
 import sys
@@ -48,7 +52,7 @@ SHAPES = {
 }
 HALF = {"dtype": jnp.bfloat16}
 REMAT, SCAN, FUSED = {"remat": True}, {"scan": True}, {"fused": True}
-DENSE = FUSED | {"remat_keep": "dense"}
+KEEP_DENSE = FUSED | {"remat_keep": "dense"}
 CHUNK = {"loss_chunk": 4096}
 CASES: dict[str, list[tuple[str, dict[str, Any], dict[str, Any]]]] = {
     "retrieval": [("float32", {}, {}), ("bfloat16", HALF, {})],
@@ -60,7 +64,7 @@ CASES: dict[str, list[tuple[str, dict[str, Any], dict[str, Any]]]] = {
         ("the same, remat", HALF | REMAT, CHUNK),
         ("the same, scan", HALF | SCAN, CHUNK),
         ("the same, scan, fused", HALF | SCAN | FUSED, CHUNK),
-        ("the same, scan, fused, remat but for dense", HALF | SCAN | REMAT | DENSE, CHUNK),
+        ("the same, scan, fused, remat that keeps dense", HALF | SCAN | REMAT | KEEP_DENSE, CHUNK),
         ("the same, scan, remat", HALF | SCAN | REMAT, CHUNK),
         ("the same, in 4 parts", HALF, CHUNK | {"accumulate": 4}),
     ],
@@ -69,7 +73,7 @@ CASES: dict[str, list[tuple[str, dict[str, Any], dict[str, Any]]]] = {
 
 @dataclass(frozen=True)
 class Tokens(Task):
-    """A task of a size; its examples are never drawn."""
+    """A task of given sizes, whose examples are zeros and never used."""
 
     vocab_size: int = 0
     length: int = 0
@@ -85,24 +89,24 @@ class Tokens(Task):
 
 def main(names: list[str]) -> None:
     device = jax.devices()[0]
-    named = processor() if device.platform == "cpu" else device.device_kind
-    print(f"{named}, jax {jax.__version__}")
-    print("| shape | how | state, GiB | temporary | sum | TFLOP a step | compiling, s |")
+    device_name = processor() if device.platform == "cpu" else device.device_kind
+    print(f"{device_name}, jax {jax.__version__}")
+    print("| shape | options | state, GiB | temporary | sum | TFLOP per step | compiling, s |")
     print("|---|---|---|---|---|---|---|")
     for name in names or CASES:
         shape = SHAPES[name]
         print(f"| {name}: {' '.join(f'{k[0].upper()}{v}' for k, v in shape._asdict().items())} |")
-        for how, model, train in CASES[name]:
+        for options, model, train in CASES[name]:
             state, temporary, operations, seconds = compiled(shape, model, train)
             print(
-                f"| | {how} | {state / 2**30:.2f} | {temporary / 2**30:.2f} | "
+                f"| | {options} | {state / 2**30:.2f} | {temporary / 2**30:.2f} | "
                 f"{(state + temporary) / 2**30:.2f} | {operations / 1e12:.3g} | {seconds:.0f} |",
                 flush=True,
             )
 
 
 def compiled(shape: Shape, model: dict, train: dict) -> tuple[float, float, float, float]:
-    """(bytes of the state, temporary bytes, operations, seconds) of one member's step."""
+    """Returns the bytes of the state, the temporary bytes, the FLOPs and the seconds to compile."""
     task = Tokens(shape.vocab, shape.length, shape.scored)
     network = decoder(
         vocab_size=shape.vocab,

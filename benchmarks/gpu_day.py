@@ -5,7 +5,7 @@
     python benchmarks/gpu_day.py --dry-run          the same stages on a CPU with tiny sizes
 
 Needs Python 3.11 or newer and `pip install 'jaxformer[cuda12]'`; the last stage needs a clone with
-ml-collections. Each stage is a process of its own, so that one that fails leaves the others. Its
+ml-collections. Each stage runs in its own process, so a failure does not stop the next stages. Its
 numbers go into OUT/gpu_day.json as soon as it ends; a second call runs the stages that are missing.
 """
 
@@ -22,10 +22,10 @@ from typing import Any
 REFERENCE = Path(__file__).with_name("gpu_day_reference.json")
 CORRECT_STEPS, TIMED_STEPS = 20, 30
 PAPER_RATES = {"standard": 1022.8, "frozen_qk": 1267.1, "mixit": 1349.0}  # samples a second
-# Loss of each step against a CPU, at the highest precision of matrix products.
+# The largest accepted relative difference between the losses of the GPU and those of a CPU.
 TOLERANCE = 1e-3
-QK = (((".*/(query|key)/.*"), "frozen"), (".*", "train"))
-ALL = ((".*", "train"),)
+FROZEN_QK = ((".*/(query|key)/.*", "frozen"), (".*", "train"))
+TRAIN_ALL = ((".*", "train"),)
 PAPER_LM = dict(width=512, layers=12, heads=8, mlp_width=2048)  # T 256, vocabulary 128,256
 GPT = dict(width=768, layers=12, heads=12, mlp_width=3072)  # 85 million without embeddings
 CELLS = (
@@ -37,8 +37,19 @@ CELLS = (
 )
 
 
-def lm(sizes: dict, length: int, vocab: int, batch_size: int, rules=ALL, steps=TIMED_STEPS, **more):
-    """Trains a language model on random tokens; returns losses, speed, FLOPs and peak memory."""
+def lm(
+    sizes: dict,
+    length: int,
+    vocab: int,
+    batch_size: int,
+    rules=TRAIN_ALL,
+    steps=TIMED_STEPS,
+    **options,
+):
+    """Trains a language model on random tokens; returns losses, speed, FLOPs and peak memory.
+
+    `options` are fields of the model (mixer, fused, scan, dtype) and arguments of jaxformer.train.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -46,8 +57,8 @@ def lm(sizes: dict, length: int, vocab: int, batch_size: int, rules=ALL, steps=T
     from jaxformer.core.settings import DeviceSettings
     from jaxformer.models.decoder import decoder
 
-    model_fields = {name: more.pop(name) for name in ("mixer", "fused", "scan") if name in more}
-    dtype = more.pop("dtype", "float32")
+    model_fields = {n: options.pop(n) for n in ("mixer", "fused", "scan") if n in options}
+    dtype = options.pop("dtype", "float32")
     # Parameters stay in float32: a bfloat16 run computes in half precision.
     model = decoder(
         **sizes, **model_fields, vocab_size=vocab, length=length, dtype=jnp.dtype(dtype)
@@ -63,7 +74,7 @@ def lm(sizes: dict, length: int, vocab: int, batch_size: int, rules=ALL, steps=T
         data=one_heldout_example(),
         devices=DeviceSettings(data=1),
         progress=False,
-        **more,
+        **options,
     )
     speed = run.trained.session.speed.performance()
     seconds = speed.get("step_seconds", float("nan"))
@@ -126,9 +137,11 @@ def reference_run() -> dict[str, Any]:
 
 def throughput(tiny: bool) -> dict[str, Any]:
     """Measures the samples per second of Standard, Frozen-QK and MixiT at the paper's sizes."""
-    sizes, length, vocab, batch, more = paper_lm(tiny)
-    variants = {"standard": {}, "frozen_qk": {"rules": QK}, "mixit": {"mixer": "mixit"}}
-    results = {name: lm(sizes, length, vocab, batch, **more, **v) for name, v in variants.items()}
+    sizes, length, vocab, batch, options = paper_lm(tiny)
+    variants = {"standard": {}, "frozen_qk": {"rules": FROZEN_QK}, "mixit": {"mixer": "mixit"}}
+    results = {
+        name: lm(sizes, length, vocab, batch, **options, **v) for name, v in variants.items()
+    }
     rates = {name: result["samples_per_second"] for name, result in results.items()}
     return results | {
         "over_standard": {name: rate / rates["standard"] for name, rate in rates.items()},
@@ -139,6 +152,7 @@ def throughput(tiny: bool) -> dict[str, Any]:
 
 
 def paper_lm(tiny: bool) -> tuple[dict, int, int, int, dict[str, Any]]:
+    """Returns the arguments of `lm` for the paper's model: sizes, length, vocab, batch, options."""
     if tiny:
         return dict(width=16, layers=2, heads=2, mlp_width=32), 16, 64, 4, {"steps": 4}
     return PAPER_LM, 256, 128_256, 128, {"loss_chunk": 4096}
@@ -146,23 +160,24 @@ def paper_lm(tiny: bool) -> tuple[dict, int, int, int, dict[str, Any]]:
 
 def half_precision(tiny: bool) -> dict[str, Any]:
     """Compares bfloat16 with float32: time of a step, memory and loss."""
-    sizes, length, vocab, batch, more = paper_lm(tiny)
+    sizes, length, vocab, batch, options = paper_lm(tiny)
     full, half = (
-        lm(sizes, length, vocab, batch, **more, dtype=dtype) for dtype in ("float32", "bfloat16")
+        lm(sizes, length, vocab, batch, **options, dtype=dtype) for dtype in ("float32", "bfloat16")
     )
     return {"float32": full, "bfloat16": half, **compared(full, half)}
 
 
 def fused_attention(tiny: bool) -> dict[str, Any]:
     """Compares fused attention with the plain product in bfloat16."""
-    sizes, length, vocab, batch, more = gpt(tiny)
+    sizes, length, vocab, batch, options = gpt(tiny)
     plain, fused = (
-        lm(sizes, length, vocab, batch, **more, fused=is_fused) for is_fused in (False, True)
+        lm(sizes, length, vocab, batch, **options, fused=is_fused) for is_fused in (False, True)
     )
     return {"plain": plain, "fused": fused, **compared(plain, fused)}
 
 
 def compared(before: dict, after: dict) -> dict[str, float]:
+    """Returns the ratios of speed and memory of two runs, and the difference of their losses."""
     differences = [
         abs(a - b) / abs(a) for a, b in zip(before["losses"], after["losses"], strict=True)
     ]
@@ -174,19 +189,20 @@ def compared(before: dict, after: dict) -> dict[str, float]:
 
 
 def gpt(tiny: bool) -> tuple[dict, int, int, int, dict[str, Any]]:
+    """Returns the arguments of `lm` for the 85M model: sizes, length, vocab, batch, options."""
     if tiny:
         sizes = dict(width=16, layers=2, heads=2, mlp_width=32)
         return sizes, 16, 64, 4, {"steps": 4, "dtype": "bfloat16"}
-    more = {"dtype": "bfloat16", "loss_chunk": 4096, "scan": True}
-    return GPT, 1024, 50_304, 32, more
+    options = {"dtype": "bfloat16", "loss_chunk": 4096, "scan": True}
+    return GPT, 1024, 50_304, 32, options
 
 
 def utilisation(tiny: bool) -> dict[str, Any]:
     """Measures the share of the card's peak FLOPs of the 85M language model."""
     from jaxformer.training.cost.cards import CARDS
 
-    sizes, length, vocab, batch, more = gpt(tiny)
-    result = lm(sizes, length, vocab, batch, **more, fused=True)
+    sizes, length, vocab, batch, options = gpt(tiny)
+    result = lm(sizes, length, vocab, batch, **options, fused=True)
     kind = result["device"].lower()
     card = next((card for name, card in CARDS.items() if name in kind), None)
     if card is not None:
@@ -197,18 +213,19 @@ def utilisation(tiny: bool) -> dict[str, Any]:
 
 def planned_memory(tiny: bool) -> dict[str, Any]:
     """Compares the memory of a run with that of its plan."""
-    sizes, length, vocab, batch, more = gpt(tiny)
-    measured = lm(sizes, length, vocab, batch, **more)
+    sizes, length, vocab, batch, options = gpt(tiny)
+    measured = lm(sizes, length, vocab, batch, **options)
+    # The plan compiles on a CPU for the card, so it needs a process without a GPU.
     code = (
         "import sys, json; sys.path.insert(0, sys.argv[1]); import gpu_day;"
         "print(json.dumps(gpu_day.plan_of_gpt(sys.argv[2] == 'tiny', sys.argv[3])))"
     )
-    target = "cpu:1"
+    target = "cpu:1"  # for a card without a target
     for name in ("h100", "h200", "a100"):
         if name in measured["device"].lower():
             target = f"{name}:1"
-    here, size = str(Path(__file__).parent), "tiny" if tiny else "full"
-    command = [sys.executable, "-c", code, here, size, target]
+    folder, size = str(Path(__file__).parent), "tiny" if tiny else "full"
+    command = [sys.executable, "-c", code, folder, size, target]
     environment = os.environ | {"JAX_PLATFORMS": "cpu"}
     out = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     plan = json.loads(out.stdout.splitlines()[-1])
@@ -227,27 +244,27 @@ def plan_of_gpt(tiny: bool, target: str) -> dict[str, Any]:
     import jaxformer
     from jaxformer.models.decoder import decoder
 
-    sizes, length, vocab, batch, more = gpt(tiny)
+    sizes, length, vocab, batch, options = gpt(tiny)
     model = decoder(
         **sizes,
         vocab_size=vocab,
         length=length,
-        dtype=jnp.dtype(more["dtype"]),
-        scan=more.get("scan", False),
+        dtype=jnp.dtype(options["dtype"]),
+        scan=options.get("scan", False),
     )
     plan = jaxformer.plan(
         random_tokens(length, vocab),
         model,
         target=target,
         batch_size=batch,
-        loss_chunk=more.get("loss_chunk", 0),
+        loss_chunk=options.get("loss_chunk", 0),
         data=one_heldout_example(),
     )
     return {"peak": plan.peak, "step_seconds": plan.step_seconds}
 
 
 def cells(tiny: bool) -> dict[str, Any]:
-    """Runs cells of the papers at scale=paper until the time is over; the records stay."""
+    """Runs cells of the papers at scale=paper, and records them, until the time is over."""
     configs = (CELLS[0].replace("paper", "tiny"),) if tiny else CELLS
     root, codes = Path(__file__).parents[1], {}
     deadline = time.monotonic() + float(os.environ.get("GPU_DAY_SECONDS", "600"))

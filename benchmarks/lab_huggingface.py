@@ -1,21 +1,27 @@
-"""CPU seconds of a full training step, like for like against Hugging Face's LlamaForCausalLM.
+"""Compares the CPU time of a training step with that of Hugging Face's LlamaForCausalLM.
 
     taskset -c 0 python benchmarks/lab_huggingface.py
 
-One thread each: the same parameters (copied), tokens, clip 1.0, AdamW (decay 1e-3 on matrices) and
-cosine schedule; PyTorch with sdpa and its fused AdamW, eager (torch.compile is not used). Widths
-are equal without a change: our gated MLP of 4n is Llama's with intermediate_size 4n; untied head,
-no biases. Each side is a process that runs its steps when told, in turn, five times; the median
-counts. The losses after all steps are printed: they agree, so both sides do the same work.
+Both sides use one thread, the same tokens and the same initial parameters, a gated MLP of 4n
+hidden units, an untied head and no biases. Both use AdamW (decay 1e-3 on matrices), a cosine
+schedule, and gradients clipped at 1.0. PyTorch runs eagerly with sdpa and its fused AdamW, without
+torch.compile.
 
-"all positions" computes the logits everywhere and scores a few (retrieval: the last, LM: all);
-"scored only" gives the head the scored positions alone on both sides (retrieval: the last, LM: the
-last quarter) - and ours then skips the last block's other queries too, which Llama's does not.
+Each side is a worker process. The two run their steps alternately, REPEATS times after a warm-up,
+and the table has the medians. It also has the losses after all steps: they agree if both sides do
+the same work.
 
-PyTorch may live elsewhere: JAXFORMER_TORCH_PYTHON=/path/to/python names an interpreter with
+    all positions   the head computes logits at all positions; the loss scores the last one
+                    (retrieval) or all of them (LM)
+    scored only     the head computes logits only at the scored positions, the last one (retrieval)
+                    or the last quarter (LM). jaxformer then also skips the other queries of the
+                    last block; Llama does not.
+
+JAXFORMER_TORCH_PYTHON=/path/to/python names another interpreter for the PyTorch side, which needs
 `pip install torch==2.13.0 transformers`.
 """
 
+import itertools
 import os
 import subprocess
 import sys
@@ -37,23 +43,25 @@ os.environ.update(THREADS)
 
 RATE, DECAY, CLIP, WARMUP, STEPS = 1e-3, 1e-3, 1.0, 4, 1000
 REPEATS = 5
-BATCHES = 4  # different ones, in turn
+BATCHES = 4  # the steps cycle through these
 INSTALL = (
-    "the PyTorch side is left out: `pip install torch==2.13.0 transformers` (the CPU wheel), or "
-    "name a Python that has them in JAXFORMER_TORCH_PYTHON."
+    "the PyTorch side is left out: run `pip install torch==2.13.0 transformers` (the CPU wheel), "
+    "or set JAXFORMER_TORCH_PYTHON to a Python that has them."
 )
 
 
 class Case(NamedTuple):
+    """The sizes of one comparison."""
+
     name: str
     layers: int
     heads: int
     batch: int
     length: int
     vocab: int
-    scored: int  # the last positions that count
+    scored: int  # the number of positions, at the end, that the loss scores
     head_everywhere: bool
-    steps: int  # a repeat
+    steps: int  # per repeat
     width: int = 256
     half: bool = False  # bfloat16 products, float32 parameters and accumulation
 
@@ -62,7 +70,7 @@ class Case(NamedTuple):
         return self.batch * self.length
 
     def draw(self) -> tuple[np.ndarray, np.ndarray]:
-        """(inputs, targets) of every batch, (BATCHES, B, T)."""
+        """Returns the inputs and the targets of all batches, each (BATCHES, B, T)."""
         shape = (BATCHES, self.batch, self.length + 1)
         tokens = np.random.default_rng(0).integers(0, self.vocab, shape)
         return tokens[..., :-1].astype(np.int32), tokens[..., 1:].astype(np.int32)
@@ -79,23 +87,26 @@ CASES = (
 
 
 def main() -> None:
-    from jaxformer.runtime.environment import processor  # the other side's Python has no jax
+    # Imported here, because the Python of the PyTorch side may lack jax.
+    from jaxformer.runtime.environment import processor
 
-    other = os.environ.get("JAXFORMER_TORCH_PYTHON", sys.executable)
-    probe = subprocess.run([other, "-c", "import torch, transformers"], capture_output=True)
+    torch_python = os.environ.get("JAXFORMER_TORCH_PYTHON", sys.executable)
+    probe = subprocess.run([torch_python, "-c", "import torch, transformers"], capture_output=True)
     if probe.returncode:
         print(INSTALL)
-    sides = {"jaxformer": sys.executable} | ({} if probe.returncode else {"llama": other})
+    sides = {"jaxformer": sys.executable}
+    if not probe.returncode:
+        sides["llama"] = torch_python
     print(f"{processor()}, {len(os.sched_getaffinity(0))} cores for both sides")
-    print("CPU milliseconds a step, median of 5 (least to most), tokens a CPU second, loss")
+    print(f"CPU milliseconds per step, median of {REPEATS} (range), tokens per CPU second, loss")
     for case in CASES:
         with tempfile.TemporaryDirectory() as folder:
             workers = {name: Worker(python, name, case, folder) for name, python in sides.items()}
             measured: dict[str, list[float]] = {name: [] for name in workers}
             for repeat in range(REPEATS + 1):
                 for name, worker in workers.items():
-                    seconds, worker.loss = worker.ask()
-                    if repeat:  # the first one compiles and warms up
+                    seconds, worker.loss = worker.run_steps()
+                    if repeat:  # repeat 0 compiles and warms up
                         measured[name].append(seconds)
         for name, times in measured.items():
             print(
@@ -109,7 +120,7 @@ def main() -> None:
 
 
 class Worker:
-    """One side in a process of its own: a line in, the seconds a step and the loss out."""
+    """A process that runs the steps of one side."""
 
     def __init__(self, python: str, side: str, case: Case, folder: str):
         self.loss = float("nan")
@@ -123,7 +134,8 @@ class Worker:
         if self._read() != "ready":
             raise SystemExit(f"the {side} side did not start.")
 
-    def ask(self) -> tuple[float, float]:
+    def run_steps(self) -> tuple[float, float]:
+        """Runs `case.steps` steps; returns the CPU seconds per step and the last loss."""
         assert self.process.stdin is not None
         self.process.stdin.write("go\n")
         self.process.stdin.flush()
@@ -136,11 +148,14 @@ class Worker:
 
 
 def serve(case: Case, run) -> None:
-    """Runs `case.steps` steps for each line; `run(first step) -> the last step's loss`."""
+    """Calls `run` for each line of stdin; prints the CPU seconds per step and the returned loss.
+
+    `run` takes `case.steps` steps and returns the last loss.
+    """
     print("ready", flush=True)
-    for first, _ in enumerate(sys.stdin):
+    for _ in sys.stdin:
         began = time.process_time()
-        loss = run(first * case.steps)
+        loss = run()
         print((time.process_time() - began) / case.steps, loss, flush=True)
 
 
@@ -185,24 +200,24 @@ def jaxformer_side(case: Case, folder: str) -> None:
 
     state = create(init, rules, tx, Population((0,), (RATE,)))
     step = make_step(apply, Tokens(), tx, "map")
-    one = jax.tree.map(lambda x: x[0], state.trainable)
-    arrays = {path: np.asarray(leaf) for path, leaf in paths.flatten(one).items()}
+    params = jax.tree.map(lambda x: x[0], state.trainable)  # of the only member
+    arrays = {path: np.asarray(leaf) for path, leaf in paths.flatten(params).items()}
     np.savez(Path(folder) / "parameters.npz", **arrays)
     inputs, targets = (jnp.asarray(x[:, None]) for x in case.draw())
     weights = jnp.zeros((1, case.batch, case.length)).at[..., -case.scored :].set(1.0)
 
-    def steps(state):  # as train.loop does: many steps a dispatch, the state donated
+    def steps(state):  # as training.loop does: many steps per dispatch, with a donated state
         def body(_, carry):
             state, _ = carry
-            at = state.step % BATCHES
-            state, metrics = step(state, Batch(inputs[at], targets[at], weights))
+            batch = state.step % BATCHES
+            state, metrics = step(state, Batch(inputs[batch], targets[batch], weights))
             return state, metrics["loss"][0]
 
         return jax.lax.fori_loop(0, case.steps, body, (state, jnp.zeros(())))
 
     compiled = jax.jit(steps, donate_argnums=0).lower(state).compile()
 
-    def run(first: int) -> float:
+    def run() -> float:
         nonlocal state
         state, loss = compiled(state)
         return float(loss)
@@ -245,15 +260,18 @@ def llama_side(case: Case, folder: str) -> None:
 
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
     inputs, targets = (torch.from_numpy(x).long() for x in case.draw())
-    targets[..., : -case.scored] = -100
+    targets[..., : -case.scored] = -100  # ignored by cross_entropy
 
-    def run(first: int) -> float:
+    positions = case.length if case.head_everywhere else case.scored
+    steps = itertools.count()
+
+    def run() -> float:
         loss = torch.zeros(())
-        keep = 0 if case.head_everywhere else case.scored  # 0: all
-        for t in range(first, first + case.steps):
+        for step in itertools.islice(steps, case.steps):
+            batch = step % BATCHES
             with torch.autocast("cpu", torch.bfloat16, enabled=case.half):
-                logits = model(inputs[t % BATCHES], logits_to_keep=keep).logits
-            answers = targets[t % BATCHES, :, -keep:]
+                logits = model(inputs[batch], logits_to_keep=positions).logits
+            answers = targets[batch, :, -positions:]
             loss = torch.nn.functional.cross_entropy(
                 logits.reshape(-1, case.vocab).float(), answers.reshape(-1)
             )
@@ -268,12 +286,12 @@ def llama_side(case: Case, folder: str) -> None:
 
 
 def llama_weights(file: Path, layers: int) -> dict:
-    """Our parameters under Llama's names."""
+    """Returns the parameters of the jaxformer side under the names of Llama."""
     import torch
 
-    with np.load(file) as held:
-        ours = {path: torch.from_numpy(np.array(held[path])) for path in held.files}
-    names = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "o_proj"}
+    with np.load(file) as arrays:
+        ours = {path: torch.from_numpy(np.array(arrays[path])) for path in arrays.files}
+    projections = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "o_proj"}
     gates = {"gate": "gate_proj", "in": "up_proj", "out": "down_proj"}
     weights = {
         "model.embed_tokens.weight": ours["embed/embedding"],
@@ -284,10 +302,10 @@ def llama_weights(file: Path, layers: int) -> dict:
         block, theirs = f"block_{i}", f"model.layers.{i}"
         weights[f"{theirs}.input_layernorm.weight"] = ours[f"{block}/attn_norm/scale"]
         weights[f"{theirs}.post_attention_layernorm.weight"] = ours[f"{block}/mlp_norm/scale"]
-        for group, path, module in ((names, "attn", "self_attn"), (gates, "mlp", "mlp")):
-            for mine, name in group.items():
-                kernel = ours[f"{block}/{path}/{mine}/kernel"]
-                weights[f"{theirs}.{module}.{name}.weight"] = kernel.T.contiguous()
+        for group, path, module in ((projections, "attn", "self_attn"), (gates, "mlp", "mlp")):
+            for name, llama_name in group.items():
+                kernel = ours[f"{block}/{path}/{name}/kernel"]
+                weights[f"{theirs}.{module}.{llama_name}.weight"] = kernel.T.contiguous()
     return weights
 
 

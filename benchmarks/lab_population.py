@@ -1,10 +1,11 @@
-"""CPU seconds of eight seeds: one program against eight processes, and a member's share of a step.
+"""Compares the CPU time of eight seeds in one program with that of eight processes.
 
     taskset -c 0 python benchmarks/lab_population.py
 
-Cold: every process has an empty compilation cache; imports, compilation, 400 steps, validation and
-test count. Then a step at small scale with its data, members one after the other in one program
-("map", the default) or side by side ("vmap"), against the step of a single member.
+The first table has whole runs with an empty compilation cache: imports, compilation, 400 steps,
+validation and test. The second has the time of one step per member, at small scale and with its
+data. The members of a program run one after the other ("map", the default) or side by side
+("vmap").
 """
 
 import os
@@ -28,7 +29,7 @@ from jaxformer import build
 
 ROOT = Path(__file__).parents[1]
 MEMBERS = 8
-STEPS = 10  # a timed dispatch
+STEPS = 10  # per timed dispatch
 REPEATS = 5
 
 
@@ -36,21 +37,22 @@ def main() -> None:
     print(
         "Eight seeds of retrieval, variant=standard,scale=tiny, 400 steps each, CPU seconds, cold"
     )
-    apart = [command_seconds(f"--config.seed={seed}") for seed in range(MEMBERS)]
+    separate = [command_seconds(f"--config.seed={seed}") for seed in range(MEMBERS)]
     print(
-        f"  eight processes   {sum(apart):7.1f}   ({min(apart):.1f} to {max(apart):.1f} each)",
+        f"  eight processes   {sum(separate):7.1f}   "
+        f"({min(separate):.1f} to {max(separate):.1f} each)",
         flush=True,
     )
-    for how in ("map", "vmap"):
-        together = command_seconds(f"--config.n_seeds={MEMBERS}", f"--config.train.members={how}")
-        share = 100 * together / sum(apart)
-        print(f"  one program, {how:5}{together:7.1f}   {share:.0f} % of them", flush=True)
+    for loop in ("map", "vmap"):
+        together = command_seconds(f"--config.n_seeds={MEMBERS}", f"--config.train.members={loop}")
+        share = 100 * together / sum(separate)
+        print(
+            f"  one program, {loop:5}{together:7.1f}   {share:.0f} % of eight processes", flush=True
+        )
 
-    print(
-        "A step of retrieval, variant=standard,scale=small, CPU milliseconds a member, median of 5"
-    )
+    print("A step of retrieval, variant=standard,scale=small, CPU ms per member, median of 5")
     dispatches = {"single": dispatch(1, "map")}
-    dispatches |= {how: dispatch(MEMBERS, how) for how in ("map", "vmap")}
+    dispatches |= {loop: dispatch(MEMBERS, loop) for loop in ("map", "vmap")}
     times: dict[str, list[float]] = {name: [] for name in dispatches}
     for _ in range(REPEATS):
         for name, run in dispatches.items():
@@ -63,8 +65,8 @@ def main() -> None:
         print(f"  {name:8}{median(values):8.2f}   {ratio:.2f} of a single step")
 
 
-def command_seconds(*words: str) -> float:
-    """CPU seconds of a cold `run.py`, its children included."""
+def command_seconds(*arguments: str) -> float:
+    """Returns the CPU seconds of `run.py` and its children, with an empty compilation cache."""
     with tempfile.TemporaryDirectory() as folder:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
@@ -72,9 +74,9 @@ def command_seconds(*words: str) -> float:
                 sys.executable,
                 str(ROOT / "experiments/run.py"),
                 "--config=configs/mixit/retrieval.py:variant=standard,scale=tiny",
-                "--config.train.target=2.0",  # no early stop: equal work
+                "--config.train.target=2.0",  # never reached, so that all runs do equal work
                 f"--workdir={folder}/run",
-                *words,
+                *arguments,
             ],
             env=os.environ | {"XDG_CACHE_HOME": folder},
             capture_output=True,
@@ -86,12 +88,12 @@ def command_seconds(*words: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def dispatch(members: int, how: str) -> Callable[[], Any]:
-    """A compiled function that runs STEPS steps of all members, with their data."""
+def dispatch(members: int, loop: str) -> Callable[[], Any]:
+    """Returns a compiled function that runs STEPS steps of all members, with their data."""
     config: Any = retrieval.get_config("variant=standard,scale=small")
-    config.n_seeds, config.optim.learning_rate, config.train.members = members, (3e-3,), how
-    built = build.phases(config)[0].setup
-    step, batch_at, state = built.step(), built.batch_at(jnp.zeros(1, jnp.uint32)), built.create()
+    config.n_seeds, config.optim.learning_rate, config.train.members = members, (3e-3,), loop
+    setup = build.phases(config)[0].setup
+    step, batch_at, state = setup.step(), setup.batch_at(jnp.zeros(1, jnp.uint32)), setup.create()
     run = jax.jit(
         lambda s: jax.lax.fori_loop(0, STEPS, lambda i, s: step(s, batch_at(s.step))[0], s)
     )

@@ -24,13 +24,13 @@ from experiments.ledger.record import run_name
 from jaxformer import build
 from jaxformer.io.run_folder import config_hash
 
-FIRST_SEED = 1000  # of the copies; no record of results/ has it
+FIRST_SEED = 1000  # seeds of copies start here; records of results/ have smaller ones
 
 
 def main(n: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         copy_records(Path(folder), n)
-        wall, cpu = time.perf_counter(), time.process_time()
+        wall_start, start = time.perf_counter(), time.process_time()
         records, problems = read.load(Path(folder))
         loaded = time.process_time()
         report.render(records, problems)
@@ -38,16 +38,17 @@ def main(n: int) -> None:
         megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     stale = sum(bool(record.stale) for record in records)
     print(f"{len(records)} records, {len(problems)} unusable, {stale} stale")
-    print(f"read {loaded - cpu:.1f} CPU s, rendered {end - loaded:.1f} CPU s")
-    print(f"wall {time.perf_counter() - wall:.1f} s, peak memory {megabytes:.0f} MB")
+    print(f"read {loaded - start:.1f} CPU s, rendered {end - loaded:.1f} CPU s")
+    print(f"wall {time.perf_counter() - wall_start:.1f} s, peak memory {megabytes:.0f} MB")
 
 
 def copy_records(folder: Path, n: int) -> None:
     """Writes n records: those of results/, then copies of them with other seeds."""
     files = sorted(write.RESULTS.glob("*.json"))
-    for copy, file in itertools.islice(enumerate(itertools.cycle(files)), n):
+    for i, file in itertools.islice(enumerate(itertools.cycle(files)), n):
         content = json.loads(file.read_text())
-        if seed := copy // len(files) and FIRST_SEED + copy // len(files):
+        if i >= len(files):
+            seed = FIRST_SEED + i // len(files)
             content["config"]["seed"] = seed
             content["overrides"] = content["overrides"] | {"seed": str(seed)}
             content["config_hash"] = config_hash(build.config_identity(content["config"]))

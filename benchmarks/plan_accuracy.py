@@ -1,10 +1,10 @@
-"""Plans for this CPU beside what it measures: memory, FLOPs and time of a step, for five configs.
+"""Compares plans for this CPU with measured memory, FLOPs and time of a step, for five configs.
 
     python benchmarks/plan_accuracy.py [CPU_DEVICES]
 
-Memory is the growth of the process from before the arrays of a step are made until its end, so that
-it has the arguments, the results and all temporary arrays. FLOPs are those of the products in the
-compiled program. Each config runs in a process of its own.
+Memory is how much the process grows from before the arrays of a step exist until its end. It holds
+the arguments, the results and all temporary arrays. FLOPs are those of the products in the compiled
+program. Each config runs in a separate process.
 """
 
 import json

@@ -2,15 +2,17 @@
 
     python benchmarks/pretrained.py [patch|capture|search|load] [--small] [--deep]
 
-patch    all (layer, position) of a 12-layer, 768-wide model on 20 tokens against as many forward
-         passes in batches of the same size: at most 1.2 times their time, one compilation
-capture  one address (the last block's attention weights) against the bare forward pass: at most 3 %
-search   160M shape, LASER over 12 layers x 2 matrices x 10 fractions on 100 prompts of 16 tokens
-         (--deep: over 24 layers of the same width): one compilation, one SVD a matrix, the blocks
-         below a matrix computed once; beside it what as many whole passes would take
-load     a random 1B-shaped checkpoint in bfloat16: peak memory below 1.3 times its size
+patch    patches each (layer, position) of a 12-layer, 768-wide model on 20 tokens. Target: one
+         compilation, at most 1.2 times the time of as many forward passes in equal batches
+capture  captures the attention weights of the last block. Target: at most 3 % above a forward pass
+search   searches ranks by LASER in a 160M shape: 12 layers (--deep: 24) x 2 matrices x 10
+         fractions, on 100 prompts of 16 tokens. Target: one compilation, one SVD per matrix, and
+         the blocks below a matrix run once; it prints the time of as many whole passes, too
+load     loads a random checkpoint of a 1B shape in bfloat16. Target: peak memory below 1.3 times
+         its size
 
---small takes a sixteenth of the sizes. Process CPU seconds; the best of three after compiling.
+--small has a sixteenth of the parameters. Times are CPU seconds of the process, the best of three
+calls after compilation.
 """
 
 import json
@@ -47,8 +49,8 @@ BILLION = replace(
 )  # fmt: skip
 
 
-def made(spec):
-    """A model and random parameters; --small shrinks the vocabulary and the width."""
+def make(spec):
+    """Returns a model and random parameters; --small shrinks the vocabulary and the width."""
     if SMALL:
         width = spec.width // 4
         spec = replace(
@@ -60,7 +62,7 @@ def made(spec):
 
 
 def best(function, *args, repeats=3):
-    """CPU seconds of the quickest of a few calls, the first of which compiles."""
+    """Returns the CPU seconds of the fastest of `repeats` calls, after one that compiles."""
     jax.block_until_ready(function(*args))
     times = []
     for _ in range(repeats):
@@ -75,7 +77,7 @@ def metric(logits):
 
 
 def patch():
-    model, params = made(GPT2)
+    model, params = make(GPT2)
     layers, length, at_once = model.spec.layers, 20, 16
     tokens = jax.random.randint(jax.random.key(1), (2, 1, length), 0, model.spec.vocab_size)
     clean, corrupted = tokens
@@ -90,39 +92,40 @@ def patch():
         return jax.lax.map(jax.vmap(lambda row: metric(model.apply({"params": params}, row))), rows)
 
     rows = jnp.broadcast_to(corrupted, (layers * length // at_once, at_once, 1, length))
-    ours, theirs = best(patched), best(plain, params, rows)
+    patched_seconds, plain_seconds = best(patched), best(plain, params, rows)
     program = patching._program(model, tuple(f"block_{i}/states" for i in range(layers)), metric)
     print(
-        f"patch    {layers * length} cases: {ours:.2f} s, {theirs:.2f} s for as many runs: "
-        f"{ours / theirs:.2f} times, {program._cache_size()} compilation"
+        f"patch    {layers * length} cases: {patched_seconds:.2f} s, "
+        f"{plain_seconds:.2f} s for as many runs: "
+        f"{patched_seconds / plain_seconds:.2f} times, {program._cache_size()} compilation"
     )
 
 
 def captured():
-    model, params = made(GPT2)
+    model, params = make(GPT2)
     tokens = jax.random.randint(jax.random.key(1), (4, 128), 0, model.spec.vocab_size)
     name = f"block_{model.spec.layers - 1}/attn/weights"
     plain = jax.jit(lambda p: model.apply({"params": p}, tokens))
-    one = jax.jit(lambda p: capture.run(model, p, tokens, names=[name]))
-    first, second = best(plain, params, repeats=5), best(one, params, repeats=5)
-    print(f"capture  {first:.3f} s bare, {second:.3f} s with {name}: {second / first - 1:+.1%}")
+    capturing = jax.jit(lambda p: capture.run(model, p, tokens, names=[name]))
+    bare, full = best(plain, params, repeats=5), best(capturing, params, repeats=5)
+    print(f"capture  {bare:.3f} s bare, {full:.3f} s with {name}: {full / bare - 1:+.1%}")
 
 
 def search():
-    model, params = made(replace(PYTHIA, layers=24) if DEEP else PYTHIA)
+    model, params = make(replace(PYTHIA, layers=24) if DEEP else PYTHIA)
     rows = np.random.RandomState(0).randint(0, model.spec.vocab_size, (100, 16)).astype(np.int32)
-    asked = next_token.PromptBatch(rows, np.full((100, 1), 15), rows[:, 0], ())
+    prompts = next_token.PromptBatch(rows, np.full((100, 1), 15), rows[:, 0], ())
     matrices = laser_search.matching_matrices(params, r"block_\d+/mlp/(in|out)")
     fractions = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0]
     start = time.process_time()
-    found = list(
-        laser_search.search(model, params, asked, matrices, fractions, next_token.NO_TOKEN)
+    scores = list(
+        laser_search.search(model, params, prompts, matrices, fractions, next_token.NO_TOKEN)
     )
     seconds = time.process_time() - start
-    whole = best(next_token.log_probabilities, model, params, asked, repeats=1) * len(found)
+    whole = best(next_token.log_probabilities, model, params, prompts, repeats=1) * len(scores)
     print(
         f"search   {len(matrices)} matrices x {len(fractions)} fractions, 100 prompts: "
-        f"{len(found)} rows in {seconds:.0f} s; "
+        f"{len(scores)} rows in {seconds:.0f} s; "
         f"{whole:.0f} s for as many whole passes"
     )
 
@@ -132,7 +135,7 @@ import json, sys
 import jax
 from jaxformer.models.pretrained import load_folder
 def memory(kind):
-    # In KiB. getrusage would count what the parent held when it started this process.
+    # In KiB. getrusage would include the memory of the parent when it started this process.
     lines = open("/proc/self/status").read().splitlines()
     return 1024 * int([line for line in lines if line.startswith(kind)][0].split()[1])
 jax.block_until_ready(jax.numpy.ones(3))
@@ -146,12 +149,12 @@ print(json.dumps({"before": before, "after": after, "size": size}))
 
 
 def load():
-    """In a process of its own; what jax itself takes is taken off."""
+    """Loads a checkpoint in a separate process; the memory of jax alone is subtracted."""
     from safetensors.numpy import save_file
 
     from jaxformer.models.pretrained import folder, tensor_layouts, tiny
 
-    spec = replace(made(BILLION)[0].spec if SMALL else BILLION, param_dtype=jnp.bfloat16)
+    spec = replace(make(BILLION)[0].spec if SMALL else BILLION, param_dtype=jnp.bfloat16)
     shapes = folder.shapes(Pretrained(spec))
     with tempfile.TemporaryDirectory() as where:
         tensors = {}
@@ -172,15 +175,15 @@ def load():
         out = subprocess.run(
             [sys.executable, "-c", LOADER, where], capture_output=True, text=True, check=True
         )
-    seen = json.loads(out.stdout)
-    ratio = (seen["after"] - seen["before"]) / seen["size"]
-    print(f"load     {seen['size'] / 2**30:.2f} GiB in bfloat16: peak {ratio:.2f} times its size")
+    memory = json.loads(out.stdout)
+    ratio = (memory["after"] - memory["before"]) / memory["size"]
+    print(f"load     {memory['size'] / 2**30:.2f} GiB in bfloat16: peak {ratio:.2f} times its size")
 
 
 KINDS = {"patch": patch, "capture": captured, "search": search, "load": load}
 
 if __name__ == "__main__":
-    asked = [word for word in sys.argv[1:] if not word.startswith("--")] or list(KINDS)
-    for kind in asked:
+    kinds = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
+    for kind in kinds or KINDS:
         KINDS[kind]()
         jax.clear_caches()

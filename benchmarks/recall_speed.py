@@ -1,11 +1,11 @@
-"""CPU seconds a training step of noisy recall, with data generation, beside a PyTorch loop.
+"""Compares the CPU time of a training step of noisy recall, with its data, with a PyTorch loop.
 
     taskset -c 0 python benchmarks/recall_speed.py
 
-d = 64, T = 64, B = 64, 65 symbols, one thread each, float32, SGD with momentum. "gathered" works on
-the last layer at the scored positions only (max_scored), "full" at all of them; the peer is in
-peers/recall_torch.py and needs PyTorch, the rest runs without. All are measured in
-turn, five times; a number is the median.
+Both sides use d = 64, T = 64, B = 64, 65 symbols, one thread, float32 and SGD with momentum. The
+"gathered" row computes the last layer at the scored positions only (max_scored). The peer is in
+peers/recall_torch.py; without PyTorch its rows are left out. All are measured alternately, five
+times; a number is the median.
 """
 
 import os
@@ -27,7 +27,7 @@ from jaxformer import build
 
 ROUNDS, STEPS, PEER_STEPS = 5, 50, 10
 WIDTH, LENGTH, BATCH, SYMBOLS = 64, 64, 64, 65
-OURS, DATA, PEER = "jaxformer, gathered, K = 32", "jaxformer, data alone", "PyTorch"
+OURS, DATA, PEER = "jaxformer, gathered, K = 32", "jaxformer, data only", "PyTorch"
 
 
 def main() -> None:
@@ -41,25 +41,22 @@ def main() -> None:
             steps = run()
             seconds[name].append((time.process_time() - start) / steps)
     median = {name: float(np.median(values)) for name, values in seconds.items()}
-    print(f"{'CPU milliseconds a step':44} {'median':>8} {'spread':>15}")
+    print(f"{'CPU milliseconds per step':44} {'median':>8} {'spread':>15}")
     for name, values in seconds.items():
         low, high = 1e3 * min(values), 1e3 * max(values)
         print(f"{name:44} {1e3 * median[name]:8.2f} {low:7.2f} {high:7.2f}")
-    print(f"data are {100 * median[DATA] / median[OURS]:.1f} % of a step of jaxformer")
-    for name in [name for name in median if name.startswith(PEER) and "alone" not in name]:
+    print(f"the data take {100 * median[DATA] / median[OURS]:.1f} % of a step of jaxformer")
+    for name in [name for name in median if name.startswith(PEER) and "only" not in name]:
         print(f"{name}: {median[name] / median[OURS]:.1f} times a step of jaxformer")
 
 
 def ours() -> dict[str, Callable[[], int]]:
-    """{name: function that runs some steps and says how many}."""
+    """Returns functions by name, each of which runs some steps and returns their number."""
     runs = {}
     for name, max_scored in ((OURS, 32), ("jaxformer, all positions", LENGTH)):
-        built = build.phases(config(max_scored))[0].setup
-        batch_at, step, state = (
-            built.batch_at(jnp.zeros(1, jnp.uint32)),
-            built.step(),
-            built.create(),
-        )
+        setup = build.phases(config(max_scored))[0].setup
+        batch_at = setup.batch_at(jnp.zeros(1, jnp.uint32))
+        step, state = setup.step(), setup.create()
 
         def many(state, step=step, batch_at=batch_at):
             return jax.lax.fori_loop(0, STEPS, lambda i, s: step(s, batch_at(s.step))[0], state)
@@ -77,7 +74,7 @@ def ours() -> dict[str, Callable[[], int]]:
 
 
 def peer() -> dict[str, Callable[[], int]]:
-    """The same in PyTorch; nothing, and a line that says so, where it is not installed."""
+    """Returns the same functions in PyTorch; none, and a message, if it is not installed."""
     try:
         import torch
     except ImportError:
@@ -110,9 +107,9 @@ def peer() -> dict[str, Callable[[], int]]:
 
     return {
         PEER: train(source.batch),
-        f"{PEER}, data alone": draw(source.batch),
+        f"{PEER}, data only": draw(source.batch),
         f"{PEER}, batched multinomial": train(source.walk),
-        f"{PEER}, batched multinomial, data alone": draw(source.walk),
+        f"{PEER}, batched multinomial, data only": draw(source.walk),
     }
 
 

@@ -3,11 +3,14 @@
     python benchmarks/sde_order.py        about 6 minutes on one core
 
 The noise of a coarse step is the sum of the noises of its fine steps over sqrt(their number), so
-that the differences between step sizes are known much better than the values. Weak: the mean of
-f(dt) - f(dt/2) is K (1 - 2^-p) dt^p; p and its error bar from a weighted fit of its logarithm,
-over the differences known to better than a third of themselves. Strong: the same with
-E|Phi(dt) - Phi(dt/2)|_F. The last line is diffrax.Euler (Ito) on the same equation, written with
-the square root of the full covariance, and diffrax.EulerHeun, which reads it as Stratonovich.
+differences between step sizes have a much smaller error than the values.
+
+    weak    the mean of f(dt) - f(dt/2) is K (1 - 2^-p) dt^p. A weighted fit of its logarithm gives
+            p and its error. It uses differences of at least three standard errors.
+    strong  the same for E|Phi(dt) - Phi(dt/2)|_F
+
+The last lines compare with two solvers of diffrax on the same equation, written with the square
+root of the full covariance: Euler (Ito) and EulerHeun, which takes the equation as Stratonovich.
 """
 
 import functools
@@ -23,13 +26,13 @@ import numpy as np
 from theory import covariance_sde as cs
 
 TAU, FINEST, CHUNK = 1.0, 128, 50_000
-RATIOS = (1, 2, 4, 8, 16)  # fine steps a step: dt = TAU * ratio / FINEST
+RATIOS = (1, 2, 4, 8, 16)  # fine steps per step: dt = TAU * ratio / FINEST
 START = np.array([[1.0, 0.8, 0.3], [0.8, 1.0, 0.5], [0.3, 0.5, 1.0]])
 
 
 @functools.partial(jax.jit, static_argnums=1)
 def solve(key: jax.Array, ratio: int) -> jax.Array:
-    """(CHUNK, m, m) at TAU with steps of `ratio` fine steps; one key, one Brownian path."""
+    """Returns Phi(TAU), (CHUNK, m, m). Equal keys have equal Brownian paths at every ratio."""
     m = len(START)
     h = jnp.broadcast_to(cs.square_root(jnp.asarray(START))[None], (CHUNK, m, m))
 
@@ -49,11 +52,15 @@ def solve(key: jax.Array, ratio: int) -> jax.Array:
 
 
 def fit(dt: np.ndarray, value: np.ndarray, error: np.ndarray) -> tuple[float, float]:
-    """The exponent of value ~ dt^p and its standard error."""
-    clear = np.abs(value) > 3 * error
-    if clear.sum() < 2:
+    """Returns the exponent p of value ~ dt^p and its standard error."""
+    is_clear = np.abs(value) > 3 * error
+    if is_clear.sum() < 2:
         return np.nan, np.nan
-    x, y, weight = np.log(dt[clear]), np.log(np.abs(value[clear])), (value / error)[clear] ** 2
+    x, y, weight = (
+        np.log(dt[is_clear]),
+        np.log(np.abs(value[is_clear])),
+        (value / error)[is_clear] ** 2,
+    )
     x = x - (weight * x).sum() / weight.sum()
     spread = (weight * x**2).sum()
     return (weight * x * y).sum() / spread, spread**-0.5
@@ -84,7 +91,7 @@ def main(chunks: int = 16) -> None:
 
 
 def cross_check(paths: int = 20_000, tau: float = 0.25, steps: int = 50) -> None:
-    """E[log-trace] of this solver, of diffrax.Euler (Ito) and of diffrax.EulerHeun."""
+    """Prints E[Tr/m] and E[log-trace] of this solver, diffrax.Euler and diffrax.EulerHeun."""
     m, upper = len(START), np.triu_indices(len(START))
     p = len(upper[0])
 

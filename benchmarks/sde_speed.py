@@ -2,9 +2,9 @@
 
     python benchmarks/sde_speed.py        about 3 minutes on one core
 
-Wanted: m=8, 10,000 paths, 300 steps in at most 4 CPU seconds; m=64, 1,000 paths, 300 steps in at
-most 30, within 2 GiB. The second table holds the structured step (two m x m products) against the
-textbook step (square root of the p x p covariance, p = m(m+1)/2) per path and step.
+Targets: m=8, 10,000 paths, 300 steps in at most 4 CPU seconds; m=64, 1,000 paths, 300 steps in at
+most 30, within 2 GiB. The second table compares the structured step (two m x m products) with the
+textbook step (square root of the p x p covariance, p = m(m+1)/2), per path and step.
 """
 
 import os
@@ -20,6 +20,7 @@ from theory import covariance_sde as cs
 
 
 def cpu_seconds(run) -> float:
+    """Returns the CPU seconds of a call after one that compiles."""
     jax.block_until_ready(run(jax.random.key(0)))
     start = time.process_time()
     jax.block_until_ready(run(jax.random.key(1)))
@@ -30,30 +31,31 @@ def start(m: int) -> np.ndarray:
     return 0.5 * np.eye(m) + 0.5
 
 
-def solver(m: int, paths: int, steps: int, by: cs.Factor | cs.Euler) -> float:
-    return cpu_seconds(lambda key: cs.predict(key, start(m), 0.1, paths, steps, solver=by))
+def predict_seconds(m: int, paths: int, steps: int, solver: cs.Factor | cs.Euler) -> float:
+    return cpu_seconds(lambda key: cs.predict(key, start(m), 0.1, paths, steps, solver=solver))
 
 
 def main() -> None:
-    print(f"{'what':44s} {'CPU s':>8s} {'wanted':>8s} {'peak GiB':>9s}")
+    print(f"{'what':44s} {'CPU s':>8s} {'target':>8s} {'peak GiB':>9s}")
 
-    def row(what: str, seconds: float, wanted: str = "") -> None:
+    def row(what: str, seconds: float, target: str = "") -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        print(f"{what:44s} {seconds:8.2f} {wanted:>8s} {peak:9.2f}", flush=True)
+        print(f"{what:44s} {seconds:8.2f} {target:>8s} {peak:9.2f}", flush=True)
 
-    row("predict m=8, 10,000 paths, 300 steps", solver(8, 10_000, 300, cs.Factor()), "4")
-    row("predict m=64, 1,000 paths, 300 steps", solver(64, 1_000, 300, cs.Factor()), "30")
-    wishart = cpu_seconds(lambda key: cs.measure(key, start(8), 200, 100, 2_000))
-    row("measure m=8, n=200, depth 100, 2,000 samples", wishart)
+    row("predict m=8, 10,000 paths, 300 steps", predict_seconds(8, 10_000, 300, cs.Factor()), "4")
+    row("predict m=64, 1,000 paths, 300 steps", predict_seconds(64, 1_000, 300, cs.Factor()), "30")
+    exact = cpu_seconds(lambda key: cs.measure(key, start(8), 200, 100, 2_000))
+    row("measure m=8, n=200, depth 100, 2,000 samples", exact)
     network = {"network": cs.Network()}
-    literal = cpu_seconds(lambda key: cs.measure(key, start(8), 200, 10, 100, **network))
-    row("the same by the recursion of h, scaled up", literal * 200)
+    # A tenth of the depth and a twentieth of the samples.
+    recursion = cpu_seconds(lambda key: cs.measure(key, start(8), 200, 10, 100, **network))
+    row("the same by the recursion of h, extrapolated", recursion * 200)
 
     print(f"\n{'m':>4s} {'p':>5s} {'structured us':>14s} {'textbook us':>12s} {'ratio':>8s}")
     last = None
     for m, paths in ((4, 2000), (8, 200), (16, 20)):
-        structured = solver(m, 40 * paths, 20, cs.Factor()) / (40 * paths * 20) * 1e6
-        textbook = solver(m, paths, 20, cs.Euler()) / (paths * 20) * 1e6
+        structured = predict_seconds(m, 40 * paths, 20, cs.Factor()) / (40 * paths * 20) * 1e6
+        textbook = predict_seconds(m, paths, 20, cs.Euler()) / (paths * 20) * 1e6
         growth = ""
         if last:
             exponents = np.log2([structured / last[0], textbook / last[1]])

@@ -1,4 +1,4 @@
-"""Cosine of two tokens by depth: limit, heuristic and exact theory beside measured encoders.
+"""Compares the cosine of two tokens by depth in three theories with measured encoders.
 
     python benchmarks/signal_depth.py --seeds 30          about 1 minute on one core
 

@@ -1,10 +1,11 @@
-"""Speed of the exact finite-T theory beside a SciPy quadrature of the same integral.
+"""Compares the speed of the exact finite-T theory with SciPy quadrature of the same integral.
 
     python benchmarks/signal_speed.py          about 20 seconds on one core
 
-CPU seconds after compilation, float64, T = 512. SciPy computes Y_q alone at a few points; 40,000
-points are extrapolated. Most of the gain is that Y_q depends on one number, s: SciPy with the 32
-nodes of our table would take seconds too. Its two-dimensional Y_p is not attempted.
+Times are CPU seconds after compilation, in float64, at T = 512. SciPy computes only Y_q, and only
+at a few points; the time of 40,000 points is extrapolated. Most of the gain comes from a table of
+32 nodes, because Y_q depends on one number, s: SciPy would fill that table in seconds, too. Y_p is
+a two-dimensional integral, for which SciPy is too slow.
 """
 
 import time

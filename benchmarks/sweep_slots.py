@@ -1,14 +1,13 @@
 """The share of time that a launcher keeps its slots busy, and the idle time between two runs.
 
-    python benchmarks/sweep_slots.py          about 10 seconds, of which few are of the processor
+    python benchmarks/sweep_slots.py          10 seconds, mostly waiting
 
-24 runs on 8 slots. A run is a process that sleeps for 2 to 3 seconds, so that the launcher is
-measured and not the cores that the runs would share.
+Starts 24 runs on 8 slots. Each run is a process that sleeps for 2 to 3 seconds. Processes that
+compute would share the cores, and the times would not be those of the launcher.
 """
 
 import sys
 import tempfile
-from itertools import pairwise
 from pathlib import Path
 
 from experiments.schedule import launch
@@ -19,9 +18,9 @@ SLOTS, RUNS = 8, 24
 RUN = """
 import os, pathlib, sys, time
 began = time.monotonic()
-words = dict(word.partition("=")[::2] for word in sys.argv[1:])
-time.sleep(float(words["--config"]))
-folder = pathlib.Path(words["--workdir"])
+flags = dict(argument.split("=", 1) for argument in sys.argv[1:])
+time.sleep(float(flags["--config"]))
+folder = pathlib.Path(flags["--workdir"])
 folder.mkdir()
 (folder / "result.json").write_text(f"{began} {time.monotonic()}")
 """
@@ -37,16 +36,15 @@ def main() -> None:
         times = [
             tuple(map(float, (job.workdir / "result.json").read_text().split())) for job in jobs
         ]
-    first, last = min(a for a, _ in times), max(a for a, _ in times)
-    moments = sorted({first, last, *(t for pair in times for t in pair if first < t < last)})
-    used = sum((b - a) * sum(x <= a and y >= b for x, y in times) for a, b in pairwise(moments))
-    ends = sorted(end for _, end in times)[: RUNS - SLOTS]
-    starts = sorted(begin for begin, _ in times)[SLOTS:]
-    empty = [start - end for start, end in zip(starts, ends)]
+    starts, ends = (sorted(moments) for moments in zip(*times))
+    first_start, last_start = starts[0], starts[-1]
+    busy = sum(min(end, last_start) - start for start, end in times)  # slot-seconds until then
+    # The first runs start at once on all slots; each later one follows the end of another.
+    idle = [start - end for start, end in zip(starts[SLOTS:], ends)]
     print(f"{RUNS} runs on {SLOTS} slots")
-    print(f"busy until the last one starts   {used / (last - first) / SLOTS:.1%}")
-    mean = sum(empty) / len(empty)
-    print(f"a slot is empty between two     {mean:.3f} s (at most {max(empty):.3f})")
+    print(f"busy until the last run starts   {busy / (last_start - first_start) / SLOTS:.1%}")
+    mean = sum(idle) / len(idle)
+    print(f"a slot is idle between two runs  {mean:.3f} s (at most {max(idle):.3f})")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
-"""Memory of a training step with a vocabulary of 128,256, by the compiler's own count.
+"""The memory of a training step with a vocabulary of 128,256, by the compiler's own count.
 
     python benchmarks/text_memory.py
 
 The language model of the MixiT papers: 12 layers, n = 512, 8 heads, sequences of 256, AdamW, in
-float32 with remat and scan. All numbers are GiB: `state` is parameters, moments and gradient,
-`chunk` the logits of one chunk, `temporary` what the step needs beside its arguments and results.
-Nothing is run.
+float32 with remat and scan. The step is compiled, but not run. All numbers are GiB:
+
+    state      parameters, moments and gradient
+    chunk      logits of one chunk
+    temporary  memory of the step in addition to its arguments and results
 """
 
 from dataclasses import dataclass
@@ -27,8 +29,8 @@ CHUNK, WINDOW = 4096, 256
 
 
 @dataclass(frozen=True)
-class Any128k(Task):
-    """Tokens that mean nothing."""
+class RandomTokens(Task):
+    """Uniform tokens from the vocabulary."""
 
     vocab_size: int = 128_256  # type: ignore[override]
     length: int = WINDOW  # type: ignore[override]
@@ -42,8 +44,9 @@ class Any128k(Task):
         return {}
 
 
-def built(batch_size: int, chunk: int):
-    task, rules = Any128k(), Partition([(".*", "train")])
+def make(batch_size: int, chunk: int):
+    """Returns the setup of the training. Its seed, rate and schedule do not change the memory."""
+    task, rules = RandomTokens(), Partition([(".*", "train")])
     sizes = dict(vocab_size=task.vocab_size, length=WINDOW, width=512, layers=12, heads=8)
     model = decoder(**sizes, mlp_width=2048, remat=True, scan=True)
     tx = optim.optimizer(rules, {"train": optim.AdamW()}, 1.0, optim.schedule("linear", 9, 1))
@@ -57,7 +60,7 @@ def built(batch_size: int, chunk: int):
 def main() -> None:
     print("batch chunk of    state    chunk temporary   peak   (peak - chunk) / state")
     for batch_size, chunk in ((8, CHUNK), (8, 512), (8, 0), (64, CHUNK)):
-        setup = built(batch_size, chunk)
+        setup = make(batch_size, chunk)
         params = 4 * sum(setup.counts().values())
         state, logits = 4 * params, 4 * (chunk or batch_size * WINDOW) * setup.task.vocab_size
         step = jax.jit(setup.step(), donate_argnums=0)

@@ -31,7 +31,7 @@ from theory.command_output import (
 from theory.signal.encoder_block import OVERLAPS, Block
 from theory.signal.phase_diagram import GridOverlaps, critical_alpha, final_cosine
 
-BETA_C = 2**0.5  # of orthogonal tokens
+BETA_C = 2**0.5  # where entropy collapse begins for orthogonal tokens
 
 
 @command
@@ -43,9 +43,9 @@ def main(argv: Sequence[str]) -> int:
     block = Block(beta[:, None], alpha[None], args.alpha_mlp, *sigmas, args.activation)
     overlaps = GridOverlaps(args.length, args.overlaps)
     cosine = final_cosine(block, args.layers, overlaps)
-    edge = critical_alpha(block.replace(beta=beta), args.layers, args.epsilon, overlaps)
-    arrays = {"beta": beta, "alpha": alpha, "cosine": cosine, "critical_alpha": edge}
-    save_figure(_figure(args, cosine, edge), args.out, arrays)
+    alpha_c = critical_alpha(block.replace(beta=beta), args.layers, args.epsilon, overlaps)
+    arrays = {"beta": beta, "alpha": alpha, "cosine": cosine, "critical_alpha": alpha_c}
+    save_figure(_figure(args, cosine, alpha_c), args.out, arrays)
     return 0
 
 
@@ -81,31 +81,31 @@ def _parse(argv: Sequence[str]) -> Any:
     return args
 
 
-def _figure(args: Any, cosine_BxA: np.ndarray, edge_B: np.ndarray) -> Any:
+def _figure(args: Any, cosine_BxA: np.ndarray, alpha_c_B: np.ndarray) -> Any:
     figure, (axis,) = new_figure(1, (COLUMN, 2.5))
     look = {"cmap": f"{figure_style.AMOUNT}_r", "vmin": -4, "vmax": 0}
     log_distance = np.log10(np.maximum(1 - cosine_BxA, 1e-6))
     extent = (0, args.beta_max, 0, args.alpha_max)
     image = axis.imshow(log_distance.T, extent=extent, origin="lower", aspect="auto", **look)
     label = rf"$\alpha_c$: $\rho_L = {1 - args.epsilon:g}$"
-    axis.plot(np.linspace(0, args.beta_max, args.points), edge_B, color=RED, lw=1.8, label=label)
+    axis.plot(np.linspace(0, args.beta_max, args.points), alpha_c_B, color=RED, lw=1.8, label=label)
     axis.axvline(BETA_C, color=SKY, lw=1.6, ls="--", label=r"$\beta_c(0)=$√2")
     axis.set(xlim=(0, args.beta_max), ylim=(0, args.alpha_max))
     axis.set(xlabel=r"score scale $\beta$", ylabel=r"residual of attention, $\alpha_{SA}$")
-    _name_regions(axis, args.beta_max, args.alpha_max, edge_B[0])
+    _name_regions(axis, args.beta_max, args.alpha_max, alpha_c_B[0])
     bar_label = r"distance to collapse, $\log_{10}(1-\rho_L)$"
     figure_style.add_colour_bar(figure, image, axis, bar_label, extend="min")
     note = f"{args.layers} layers at initialisation, {args.overlaps} theory, $T={args.length}$."
-    figure_style.add_finding(figure, _headline(edge_B[0]), note, axis)
+    figure_style.add_finding(figure, _headline(alpha_c_B[0]), note, axis)
     return figure
 
 
-def _name_regions(axis: Any, beta_max: float, alpha_max: float, edge: float) -> None:
+def _name_regions(axis: Any, beta_max: float, alpha_max: float, alpha_c: float) -> None:
     """Writes the names of the three regions where they are large enough for them."""
     look = {"ha": "center", "va": "center", "fontsize": figure_style.SMALL}
     look["bbox"] = {"boxstyle": "round", "facecolor": "white", "alpha": 0.85, "edgecolor": "none"}
     beta = BETA_C / 2 if beta_max > BETA_C else beta_max / 2
-    low = float(np.clip(edge, 0, alpha_max))
+    low = float(np.clip(alpha_c, 0, alpha_max))
     if low > 0.1 * alpha_max:
         axis.text(beta, low / 2, "rank collapse", **look)
     if low < 0.8 * alpha_max:
@@ -114,12 +114,12 @@ def _name_regions(axis: Any, beta_max: float, alpha_max: float, edge: float) -> 
         axis.text((BETA_C + beta_max) / 2, 0.65 * alpha_max, "entropy\ncollapse", **look)
 
 
-def _headline(edge: float) -> str:
-    if edge == 0:
+def _headline(alpha_c: float) -> str:
+    if alpha_c == 0:
         return "At low $\\beta$ no residual is needed"
-    if not np.isfinite(edge):
+    if not np.isfinite(alpha_c):
         return "At low $\\beta$ no attention residual prevents rank collapse"
-    return f"At low $\\beta$ tokens stay apart only above $\\alpha_{{SA}}={edge:.2f}$"
+    return f"At low $\\beta$ tokens stay apart only above $\\alpha_{{SA}}={alpha_c:.2f}$"
 
 
 if __name__ == "__main__":

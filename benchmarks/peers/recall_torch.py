@@ -1,9 +1,9 @@
 """The peer of recall_speed.py: noisy recall in PyTorch, written as a user would write it.
 
-The model, loss and optimizer of the paper's public code: one nn.Linear a matrix, all positions
-computed, the loss at the masked ones; sequences drawn token by token with numpy's `choice`. `walk`
-is what a user who minds speed writes instead: torch.multinomial over the batch, position by
-position. No part of jaxformer is used here.
+Model, loss and optimizer are those of the paper's public code: an nn.Linear for each matrix, logits
+at all positions, the loss at the masked ones. `batch` draws sequences token by token with numpy's
+`choice`, as that code does. `walk` is faster: torch.multinomial over the batch, position by
+position. This file does not use jaxformer.
 """
 
 import math
@@ -51,7 +51,7 @@ class Model(nn.Module):
 
 
 class Data:
-    """Batches (inputs, targets, mask); the mask is 1 at the trigger from its second time on."""
+    """Batches (inputs, targets, mask). The mask is 1 at all but the first trigger of a sequence."""
 
     def __init__(self, unigram, bigram, trigger: int, noise: int, alpha: float, length: int):
         self.unigram, self.bigram = unigram / unigram.sum(), bigram

@@ -2,14 +2,15 @@ r"""Kernel-task alignment: the labels move into the leading components of the ke
 
     python experiments/run.py --config=configs/attention_paths/alignment.py:scale=small
 
-scale  what                                  time             expected
-tiny   8 tokens, 20 features, two datasets   2 CPU seconds    more at N=5 than GP
-small  the paper's task, 3 datasets          4 CPU seconds    five leading: .18 GP, .81 N=10
-paper  10 datasets                           12 CPU seconds   five leading: .21 GP, .81 N=10
+scale  what                                  time             share of the labels in five leading
+                                                              components
+tiny   8 tokens, 20 features, two datasets   2 CPU seconds    larger at N=5 than in the GP limit
+small  the paper's task, 3 datasets          4 CPU seconds    .18 in the GP limit, .81 at N=10
+paper  10 datasets                           12 CPU seconds   .21 in the GP limit, .81 at N=10
 
-The paper claims that the finite network's kernel is better aligned with the task. Expected (10
-datasets): the five leading components carry .211 of the labels in the GP limit, .347 at N=100, .659
-at N=30, .810 at N=10. The first component is the mean of the data and carries none.
+The paper claims that the kernel of a finite network is better aligned with the task. With 10
+datasets the five leading components carry .211 of the labels in the GP limit, .347 at N=100, .659
+at N=30 and .810 at N=10. The first component is the mean of the data and carries none.
 """
 
 from configs import common

@@ -75,7 +75,7 @@ def redraw(
     return file
 
 
-def redraw_figure(
+def make_redraw(
     figure: Callable[[ConfigDict, dict[str, np.ndarray]], Any],
 ) -> Callable[..., Path]:
     """Returns the function `redraw(workdir, name="")` of a recipe with a single figure."""
@@ -86,11 +86,14 @@ def redraw_figure(
     return redraw_run
 
 
-def draw_curves(workdir: Workdir, name: str, result: Result) -> None:
-    """Draws curves.png: the learning curves, with the chosen members highlighted."""
+def draw_curves(workdir: Workdir, label: str, result: Result) -> None:
+    """Draws curves.png: the learning curves, with the chosen members highlighted.
+
+    `label` names the run in the legend.
+    """
     if is_writer():
-        chosen = {name: [member["chosen"] for member in result.members]}
-        figure = curves.curves({name: workdir.rows()}, result.baselines, chosen)
+        chosen = {label: [member["chosen"] for member in result.members]}
+        figure = curves.curves({label: workdir.rows()}, result.baselines, chosen)
         plots.save(figure, workdir / "curves.png")
 
 

@@ -76,7 +76,7 @@ def figure(config, arrays):
     return draw(arrays, tuple(config.model.heads))
 
 
-redraw = finish_run.redraw_figure(figure)
+redraw = finish_run.make_redraw(figure)
 
 
 def phases_of(config) -> list[Phase]:

@@ -94,7 +94,7 @@ def figure(_, arrays):
     return drawing.draw(arrays)
 
 
-redraw = finish_run.redraw_figure(figure)
+redraw = finish_run.make_redraw(figure)
 
 
 def tidy(workdir: Workdir) -> None:

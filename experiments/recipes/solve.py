@@ -111,7 +111,7 @@ def figure(config, arrays):
     return call(functions.draw, settings | {"arrays": arrays})
 
 
-redraw = finish_run.redraw_figure(figure)
+redraw = finish_run.make_redraw(figure)
 
 
 def setup(config) -> tuple[Figure, dict[str, Any]]:

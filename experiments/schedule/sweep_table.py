@@ -69,6 +69,7 @@ def rows_of_result(
     model: str, varied: Mapping[str, str], result: Mapping[str, Any], workdir: Path
 ) -> list[Row]:
     """Returns a row for each learning rate. A run without learning rates has one row."""
+    # Every task has an accuracy on its validation set, also where a loss chooses the member.
     members = [m for m in result["members"] if "validation_accuracy" in m]
     blank = Row(model, varied, None, len(result["seeds"]), None, {}, 0, workdir)
     if not members:  # such as a figure of theory or a posterior

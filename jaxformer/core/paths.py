@@ -18,6 +18,7 @@ MAX_PATTERN_LENGTH = 1000  # characters
 # 15 ways for each repetition: 15**6 = 11.4 million.
 WAYS_OF_REPETITION = 15
 MAX_MATCH_WAYS = WAYS_OF_REPETITION**6
+# The tokens of a regular expression. A backslash or a class such as [^/] is a single character.
 TOKEN = re.compile(
     r"(?P<refused>\(\?(?!:|=|!|<=|<!|P<)|\\[1-9])"
     r"|(?P<opens>\((?:\?(?::|=|!|<=|<!|P<\w+>))?)"
@@ -167,7 +168,7 @@ def _count_ways(pattern: str) -> float:
         if token["refused"]:
             raise UserError(
                 f"the pattern {pattern!r} contains a flag, condition or back reference "
-                f"({token['refused']}..); paths are matched without."
+                f"({token['refused']}..); use none of them in a pattern of paths."
             )
         if token["opens"]:
             groups.append(_Group())

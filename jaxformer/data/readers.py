@@ -15,7 +15,8 @@ from typing import IO, Any, NamedTuple
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import byte_size
 
-# Bytes of a piece. Short texts have smaller pieces, so that parts get their requested sizes.
+# Bytes of a piece. A piece goes to one part (training, validation or test), so a short text has
+# smaller pieces: its parts then have their requested shares.
 MAX_BLOCK_BYTES, MIN_BLOCK_BYTES = 2**16, 2**9
 BLOCKS_WITHOUT_BREAK, BLOCKS_WITHOUT_SPLIT = 4, 16  # see _split_point
 MAX_LINE_BYTES = 2**26

@@ -57,13 +57,18 @@ class Callback:
 
 
 class Every(Callback):
-    """Calls function(state, step) every `interval` steps and at the end of training."""
+    """Calls function(state, step) every `interval` steps and at the end of training.
+
+    With the interval 0 it calls the function after each dispatch.
+    """
 
     def __init__(self, interval: int, function: Callable[..., bool | None], at_start: bool = False):
         self.interval, self.function, self.at_start = interval, function, at_start
 
     def next_step(self, step: int) -> int:
-        return self.interval and (step // self.interval + 1) * self.interval
+        if self.interval == 0:
+            return EVERY_DISPATCH
+        return (step // self.interval + 1) * self.interval
 
     def on_step(self, state: Any, step: int) -> bool | None:
         return self.function(state, step)

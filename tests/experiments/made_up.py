@@ -75,7 +75,7 @@ PAPER = Paper(
 
 
 def png() -> bytes:
-    """A picture large enough to be shrunk."""
+    """Returns a picture large enough to be shrunk."""
     noise = np.random.default_rng(0).integers(0, 255, (300, 1200, 3)).astype(np.uint8)
     buffer = io.BytesIO()
     Image.fromarray(noise).save(buffer, "PNG")
@@ -83,22 +83,22 @@ def png() -> bytes:
 
 
 def record(cell: Cell, mean: float, sem: float = 0.001, metric: str = "accuracy", **changed):
-    """A record of a cell at small scale, as it lies in results/."""
+    """Returns the record of a cell at small scale, as it lies in results/."""
     config = flags.load_with_overrides(config_string(cell, "small"), cell.overrides)
     overrides = {name: flags.override(config, name, text) for name, text in cell.overrides.items()}
-    plain = flags.to_dict(config)
+    fields = flags.to_dict(config)
     return {
         "schema": SCHEMA,
-        "config": plain,
+        "config": fields,
         "config_file": config_string(cell, "small"),
-        "config_hash": config_hash(build.config_identity(plain)),
+        "config_hash": config_hash(build.config_identity(fields)),
         "overrides": overrides,
         "scale": "small",
         "seeds": [0, 1],
         "steps": 500,
         "metrics": {metric: {"mean": mean, "sem": sem, "n": 2}},
         "members": [{"seed": s, "learning_rate": 0.01, "chosen": True} for s in (0, 1)],
-        "baselines": {"the_guess": 0.25} if "train" in plain else {},
+        "baselines": {"the_guess": 0.25} if "train" in fields else {},
         "parameters": {},
         "environment": {
             "commit": COMMIT,
@@ -113,11 +113,11 @@ def record(cell: Cell, mean: float, sem: float = 0.001, metric: str = "accuracy"
     } | changed
 
 
-def write(folder, name, held) -> None:
-    """A record as it lies in results/, with curves if it trained."""
-    write_json(folder / f"{name}.json", held)
-    if "train" in held["config"]:
-        mean = held["metrics"]["accuracy"]["mean"]
+def write(folder, name, content) -> None:
+    """Writes a record as it lies in results/, with curves if the run trained."""
+    write_json(folder / f"{name}.json", content)
+    if "train" in content["config"]:
+        mean = content["metrics"]["accuracy"]["mean"]
         rows = [{"step": s, "loss": [9 / s, 8 / s]} for s in range(100, 600, 100)]
         scores = [{"accuracy": [mean * row["step"] / 500, None]} for row in rows]
         rows += [{"step": r["step"], "validation": s} for r, s in zip(rows, scores, strict=True)]

@@ -1,4 +1,4 @@
-"""Known heads of SmolLM2 on indirect objects, if the package of its weights is installed."""
+"""The heads of SmolLM2 that name the indirect object. Needs the package of its weights."""
 
 import pytest
 
@@ -21,13 +21,16 @@ def test_known_heads_of_smollm2(tmp_path):
 
     file = tmp_path / "pairs.tsv"
     file.write_text(f"{CLEAN}\t{CORRUPTED}\tMary\tJohn\n")
-    found = examine(model, params, read_pairs(file, text), methods=("patching", "direct"))
-    assert found.score == pytest.approx(6.49, abs=0.02)
-    assert found.corrupted == pytest.approx(-5.50, abs=0.02)
-    values = {(effect.part, effect.method): effect.value for effect in found.effects}
-    heads = {part: value for (part, method), value in values.items() if method == "patching"}
-    heads = {part: value for part, value in heads.items() if "head" in part}
-    assert max(heads, key=lambda part: heads[part]) == "block_23/attn/head_3"
+    result = examine(model, params, read_pairs(file, text), methods=("patching", "direct"))
+    assert result.score == pytest.approx(6.49, abs=0.02)
+    assert result.corrupted == pytest.approx(-5.50, abs=0.02)
+    values = {(effect.part, effect.method): effect.value for effect in result.effects}
+    heads = {
+        part: value
+        for (part, method), value in values.items()
+        if method == "patching" and "head" in part
+    }
+    assert max(heads, key=heads.__getitem__) == "block_23/attn/head_3"
     assert heads["block_23/attn/head_3"] == pytest.approx(6.8, abs=0.1)
     assert values["block_23/attn/head_3", "direct"] == pytest.approx(2.93, abs=0.02)
     assert values["block_24/attn/head_4", "direct"] == pytest.approx(-1.08, abs=0.02)

@@ -71,7 +71,7 @@ class Queue:
         return folder
 
     def rows(self) -> list[dict[str, str]]:
-        """Returns the rows of jobs.jsonl, without lines that are cut or name no job of Slurm."""
+        """Returns the rows of jobs.jsonl that are complete and name a Slurm job."""
         rows = []
         with contextlib.suppress(FileNotFoundError):
             for line in self.file.read_text(errors="replace").splitlines():

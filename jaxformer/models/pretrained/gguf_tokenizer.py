@@ -1,8 +1,9 @@
 """Builds a tokenizer of the package `tokenizers` from the metadata of a GGUF file.
 
 gpt2     byte-level BPE: the file has its merges, and names the rule that splits a text
-llama    SentencePiece: spaces are "▁", and unknown characters become bytes. The file has no merges:
-         pairs that form a token are merged in the order of the token's score (Gemma: its number)
+llama    SentencePiece: spaces are "▁", and unknown characters become bytes. The file has no merges.
+         Two tokens are merged if they form a third; the third with the highest score comes first
+         (Gemma: with the smallest id)
 """
 
 from collections.abc import Mapping, Sequence
@@ -99,7 +100,7 @@ def _sentencepiece(fields: Mapping[str, Any]) -> Any:
     from tokenizers import Tokenizer, decoders, models, normalizers
 
     is_gemma = str(fields.get("general.architecture", "")).startswith("gemma")
-    # Gemma's files have tokens of several spaces as spaces.
+    # Gemma's files write a token of several spaces with spaces, not with SPACE.
     tokens = [
         SPACE * len(token) if len(token) > 1 and not token.strip(" ") else token
         for token in fields["tokens"]
@@ -143,7 +144,7 @@ def _merges(
 
 
 def _add_ends(tokenizer: Any, fields: Mapping[str, Any], adds_start: bool) -> None:
-    """Makes the tokenizer add the start and end tokens to a text that the file asks for."""
+    """Makes the tokenizer add start and end tokens to each text, if the file says so."""
     from tokenizers import processors
 
     template, special = ["$A"], []
