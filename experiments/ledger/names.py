@@ -17,6 +17,7 @@ from jaxformer.tasks.task import Task
 
 RECIPES = ("train", "look")  # recipes that report the metrics of the task
 HEAD_METRICS = ("pairing", "induction")  # that `look` adds for each layer, with chance levels
+HEAD_CUTS = ("strongest head cut", "weakest head cut", "all heads cut")  # of accuracies of `look`
 ALWAYS = ("trained_share",)
 
 
@@ -49,6 +50,7 @@ def names_of(
     if values.recipe == "look":
         layers = range(1, build.model(values, task).spec.layers + 1)
         seen += tuple(f"{name}/layer {layer}" for name in HEAD_METRICS for layer in layers)
+        seen += tuple(f"accuracy/{cut}" for cut in HEAD_CUTS if len(layers) > 1)
         baselines += tuple(f"{name}_by_chance" for name in HEAD_METRICS)
     return Names((*seen, *unseen), baselines)
 

@@ -1,6 +1,6 @@
 """Trains like the recipe `train`, then measures the attention of the chosen members.
 
-train -> capture -> scores of every head -> record with the attention maps
+train -> capture -> scores of every head -> test scores without some heads -> record with the maps
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 
-from experiments.recipes import train
+from experiments.recipes import head_cuts, train
 from experiments.recipes.inside import Inside, draw, look_inside
 from jaxformer.core.errors import UserError
 from jaxformer.io.run_folder import Workdir
@@ -31,24 +31,32 @@ def run(config, workdir: Workdir) -> int:
         chosen = [i for i, member in enumerate(result.members) if member["chosen"]]
         networks = {i: jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), params) for i in chosen}
         insides = {i: look_inside(model, network, config) for i, network in networks.items()}
-        return with_heads(workdir, result, insides)
+        session = trained.session
+        cut = head_cuts.accuracies(session.setup, networks, insides, session.heldout.test)
+        return with_heads(workdir, result, insides, cut)
 
     return train.run(config, workdir, finish=finish)
 
 
-def with_heads(workdir: Workdir, result: Result, insides: Mapping[int, Inside]) -> Result:
+def with_heads(
+    workdir: Workdir,
+    result: Result,
+    insides: Mapping[int, Inside],
+    cut: Mapping[int, Mapping[str, Mean]],
+) -> Result:
     """Adds attention scores to a result and draws the maps of the first chosen member.
 
     Args:
         workdir: the folder of the run, for figure.png.
         result: the result of training.
         insides: the attention of each chosen member.
+        cut: further metrics of each chosen member.
 
     Returns:
         The result. The score of a layer is the highest among its heads' means over the test set.
     """
     chosen = [*insides]
-    scores = {i: _layer_scores(inside) for i, inside in insides.items()}
+    scores = {i: _layer_scores(inside) | dict(cut[i]) for i, inside in insides.items()}
     members = [
         dict(member, metrics=member["metrics"] | scores.get(i, {}))
         for i, member in enumerate(result.members)

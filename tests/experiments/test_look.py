@@ -15,6 +15,7 @@ from experiments.recipes.inside import look_inside
 from experiments.run import main as run
 from jaxformer.interp import observables
 from jaxformer.io.run_folder import Workdir
+from jaxformer.training.metrics import Mean
 from jaxformer.training.result import Result
 
 
@@ -49,7 +50,9 @@ def test_the_command_and_the_recipe_give_the_same_scores(finished, tmp_path, cap
     assert -1 < scores["cosine"] < 1
 
     insides = {0: look_inside(*jaxformer.load(workdir.path))}
-    result = look_recipe.with_heads(workdir, Result(**workdir.read("result.json")), insides)
+    cut = {0: {"accuracy/all heads cut": Mean(0.25, float("nan"), 1)}}
+    result = look_recipe.with_heads(workdir, Result(**workdir.read("result.json")), insides, cut)
+    assert result.metrics["accuracy/all heads cut"].mean == 0.25
     for name, heads in (
         ("pairing/layer 1", scores["pairing"][0]),
         ("induction/layer 2", scores["induction"][1]),

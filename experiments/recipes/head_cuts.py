@@ -1,0 +1,70 @@
+"""Test scores of trained networks without some of their heads.
+
+The strongest induction head is the one with the highest score `induction` of `look.py`; it lies in
+a layer that has one before it. The cuts are in its layer:
+
+    strongest head cut    this head
+    weakest head cut      the head with the lowest score, for comparison
+    all heads cut         the whole attention of the layer
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.ledger.names import HEAD_CUTS
+from experiments.recipes.inside import Inside
+from jaxformer import surgery
+from jaxformer.tasks.task import Batch
+from jaxformer.training.metrics import Mean, means_of_members
+from jaxformer.training.setup import Setup
+from jaxformer.training.step import make_evaluate
+
+
+def accuracies(
+    setup: Setup, networks: Mapping[int, Any], insides: Mapping[int, Inside], test: Batch
+) -> dict[int, dict[str, Mean]]:
+    """Returns "accuracy/CUT" of each cut for each network.
+
+    Args:
+        setup: of the run; its model must have at least two layers, else the result is empty.
+        networks: the parameters of each network.
+        insides: the scores of the heads of each network.
+        test: the test set.
+    """
+    first = next(iter(insides.values()))
+    if first.maps is None or len(first.maps) < 2:
+        return {i: {} for i in networks}
+    evaluate = make_evaluate(setup.apply, setup.task, setup.data.batch_size)
+    found: dict[int, dict[str, Mean]] = {i: {} for i in networks}
+    for cut in HEAD_CUTS:
+        heads = {i: heads_of(cut, insides[i].scores["induction"]) for i in networks}
+        each = [
+            surgery.ablate_heads(networks[i], heads[i], setup.model.spec.heads) for i in networks
+        ]
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+        means = means_of_members(evaluate(stacked, {}, test), {})
+        for i, member in zip(networks, means, strict=True):
+            found[i][f"accuracy/{cut}"] = member["accuracy"]
+    return found
+
+
+def heads_of(cut: str, induction: list[np.ndarray]) -> dict[str, list[int]]:
+    """Returns {attention: heads} of a cut.
+
+    Args:
+        cut: one of HEAD_CUTS.
+        induction: the score of each head, for each layer.
+    """
+    later = [np.nan_to_num(heads) for heads in induction[1:]]
+    layer = int(np.argmax([heads.max() for heads in later]))
+    heads = later[layer]
+    chosen = {
+        "strongest head cut": [int(heads.argmax())],
+        "weakest head cut": [int(heads.argmin())],
+        "all heads cut": [*range(len(heads))],
+    }[cut]
+    return {f"block_{layer + 1}/attn": chosen}
