@@ -13,6 +13,7 @@
   --by-layer         also change each block alone
   --budget=TIME      time of training, such as 90s or 30m (10m)
   --seeds=N          most seeds of a variant (8)
+  --processes=N      trainings at once on the cores of a CPU (1)
   --margin=SHARE     share of the lead over guessing that a "no worse" network may lose (.05)
   --steps=N          training steps (400, or those of the config)
   --batch-size=N     examples in a batch (64)
@@ -47,6 +48,7 @@ import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,7 @@ def main(argv: Sequence[str]) -> int:
     add("--by-layer", action="store_true")
     add("--budget", type=seconds, default=api.BUDGET_SECONDS)
     add("--seeds", type=count, default=api.SEEDS_AT_LOOK[-1])
+    add("--processes", type=count, default=1)
     add("--margin", type=float, default=api.MARGIN)
     add("--steps", type=count)
     add("--batch-size", type=count)
@@ -98,6 +101,8 @@ def main(argv: Sequence[str]) -> int:
         folder=folder,
         run=run_of(args),
         say=say,
+        processes=args.processes,
+        make_subject=partial(subject_of, args),
     )
     finish(report, folder, argv)
     return 128 + stopped if stopped else 0
@@ -146,6 +151,8 @@ def subject_of(args: Namespace) -> Subject:
         return sources.of_config_text(args.config, **options)
     if given[0].startswith("package:") or loading.is_published(given[0]):
         raise UserError(f"{given[0]} is a published model: give its prompts as --prompts=FILE.")
+    if Path(given[0]).is_dir():
+        raise UserError(f"{given[0]} is no run: it has no config.json.")
     return sources.of_task_text(given[0], args.scale, **options)
 
 

@@ -1,5 +1,6 @@
 """`jaxformer.anatomy`: says what each part of one transformer does."""
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from experiments.anatomy_report.study import Member, Study
 from experiments.anatomy_report.subject import Subject
 from experiments.anatomy_report.text_tables import text_table
 from experiments.anatomy_report.training import Trained, is_change
+from experiments.anatomy_report.workers import workers
 from jaxformer import build, loading
 from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.core.text_format import duration
@@ -114,6 +116,8 @@ def examine_training(
     folder: Path | None,
     run: str | Path | None = None,
     say: Callable[[str], None],
+    processes: int = 1,
+    make_subject: Callable[[], Subject] | None = None,
 ) -> tuple[Report, int]:
     """Trains the variants of a subject, judges them and examines the trained network.
 
@@ -123,6 +127,8 @@ def examine_training(
       folder: of the trained members.
       run: the run whose network is examined; None examines the network that was trained here.
       say: prints a line.
+      processes: trainings at once. More than one need `make_subject`.
+      make_subject: returns the subject in another process.
 
     Returns:
       (the report, the signal that stopped it or 0)
@@ -156,15 +162,24 @@ def examine_training(
         result = f"{progress.metric} {score.mean:.4g} ({rate}, {seconds}{note})"
         say(f"  {member.variant.name}: {result}")
         times.append(trained.seconds)
-        if len(times) == 2:  # the first training includes compilation
-            left = max(progress.minimum() - len(progress.store.members), 0) * times[1]
-            say(f"  first verdicts on all parts in about {duration(left)}")
+        if len(times) == processes + 1:  # the first training of a process includes compilation
+            left = max(progress.minimum() - len(progress.store.members), 0) * times[-1]
+            say(f"  first verdicts on all parts in about {duration(left / processes)}")
         if not is_table_shown and progress.has_first_table:
             is_table_shown = True
             say(f"\nwith one seed, which decides nothing:\n{text_table(progress.table())}\n")
 
-    with Interrupt() as interrupt:
-        is_complete = study.run(progress, budget, report_member, lambda: bool(interrupt.signal))
+    with contextlib.ExitStack() as stack:
+        train_all = None
+        if processes > 1:
+            assert make_subject is not None
+            train_all = stack.enter_context(workers(processes, make_subject))
+        interrupt = stack.enter_context(Interrupt())
+        is_complete = study.run(
+            *(progress, budget, report_member, lambda: bool(interrupt.signal)),
+            train_all=train_all,
+            processes=processes,
+        )
         stopped = interrupt.signal
     table = progress.table()
     if not is_complete or not table.is_decided:

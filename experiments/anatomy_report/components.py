@@ -5,11 +5,11 @@ part is named only if several methods decided its effect, or the only one that w
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from experiments.anatomy_report.effect import Effect
-from experiments.anatomy_report.inside import Inside, agreement
+from experiments.anatomy_report.inside import Inside
 from experiments.ledger.multiplicity import benjamini_hochberg
 from experiments.ledger.statistics import LEVEL
 
@@ -60,24 +60,30 @@ def sentences(inside: Inside, decided: Sequence[DecidedEffect]) -> list[tuple[st
     """
     method = next((m for m in STATED if any(d.effect.method == m for d in decided)), None)
     shown = [d for d in decided if d.is_decided and d.effect.method == method]
-    agrees = agreement([d.effect for d in decided if d.is_decided])
+    largest = _largest_by_sign([d.effect for d in decided if d.is_decided])
     found = []
     for is_head in (False, True):
         rows = [d.effect for d in shown if ("head_" in d.effect.part) == is_head]
         rows.sort(key=lambda effect: -abs(effect.value))
-        found += [(_sentence(effect, inside.unit, agrees), effect) for effect in rows[:MAX_PARTS]]
+        found += [(_sentence(effect, inside.unit, largest), effect) for effect in rows[:MAX_PARTS]]
     return found
 
 
-def _sentence(effect: Effect, unit: str, agrees: dict[str, bool | None]) -> str:
+def _largest_by_sign(effects: Sequence[Effect]) -> dict[tuple[str, bool], Effect]:
+    """Returns {(part, whether negative): the largest effect of this sign}."""
+    by_size = sorted(effects, key=lambda effect: abs(effect.value))
+    return {(effect.part, effect.value < 0): effect for effect in by_size}
+
+
+def _sentence(effect: Effect, unit: str, largest: Mapping[tuple[str, bool], Effect]) -> str:
     verb = "lowers" if effect.value > 0 else "raises"
     if effect.method in ("patching", "direct"):
         verb = "raises" if effect.value > 0 else "lowers"
     score, _, nats = unit.partition(" (")
     size = f"{abs(effect.value):.2g} ± {effect.half_width:.1g} {nats.removesuffix(')')}".strip()
     text = f"{part_name(effect.part)}, {VERBS[effect.method]}, {verb} the {score} by {size}"
-    if agrees.get(effect.part) is False:
-        text += "; other methods disagree on the sign"
+    if (other := largest.get((effect.part, effect.value > 0))) is not None:
+        text += f"; {other.method} has the other sign: {other.value:+.2g} ± {other.half_width:.1g}"
     return f"{text}."
 
 

@@ -38,6 +38,14 @@ class Member(NamedTuple):
     rate: float
 
 
+class Result(NamedTuple):
+    """A trained member; the parameters are those of the whole network's first seed, else None."""
+
+    member: Member
+    trained: Trained
+    params: Any
+
+
 class Study:
     """The variants of a subject, and the members that were trained so far.
 
@@ -61,42 +69,51 @@ class Study:
         self.max_seeds, self.margin = max_seeds, margin
         self.metric = subject.task.chosen_by
         self.baselines: dict[str, float] = {}
-        self.seconds = 0.0  # of the trainings in this process
         self._trainers: dict[bool, Trainer] = {}
 
     # The plan ------------------------------------------------------------------------------------
 
-    def due(self) -> Iterator[Member]:
-        """Yields the members in the order of the plan, each once the one before was trained."""
-        for rate in self.subject.rates:
-            yield from self._missing(WHOLE_NETWORK, [0], rate)
-        for variant in self.variants:
-            yield from self._missing(variant, [0], self.rate(WHOLE_NETWORK))
+    def stages(self) -> Iterator[list[Member]]:
+        """Yields the members that are due, a list once all members of the list before are kept.
+
+        The first list has the whole network at every learning rate. Lists may be empty.
+        """
+        yield [m for rate in self.subject.rates for m in self._missing(WHOLE_NETWORK, [0], rate)]
+        yield [
+            member
+            for variant in self.variants
+            for member in self._missing(variant, [0], self.rate(WHOLE_NETWORK))
+        ]
         alone = [variant for variant in self.variants if variant.method == ONLY]
         changed = [variant for variant in self.variants if variant.method != ONLY]
         for variants in (changed, alone):
-            yield from self._due(variants)
+            yield from self._stages(variants)
 
-    def _due(self, variants: Sequence[Variant]) -> Iterator[Member]:
-        for variant in variants:
-            if self._loses_at_first_seed(variant):
-                for rate in self.subject.rates:
-                    yield from self._missing(variant, [0], rate)
+    def _stages(self, variants: Sequence[Variant]) -> Iterator[list[Member]]:
+        losing = [variant for variant in variants if self._loses_at_first_seed(variant)]
+        yield [
+            member
+            for variant in losing
+            for rate in self.subject.rates
+            for member in self._missing(variant, [0], rate)
+        ]
         for n_seeds in judge.SEEDS_AT_LOOK:
-            n_seeds = min(n_seeds, self.max_seeds)
-            open_variants = [variant for variant in self._open_variants() if variant in variants]
-            for variant in [WHOLE_NETWORK, *open_variants] if open_variants else []:
-                yield from self._missing(variant, range(n_seeds), self.rate(variant))
+            seeds = range(min(n_seeds, self.max_seeds))
+            chosen = [variant for variant in self._open_variants() if variant in variants]
+            yield [
+                member
+                for variant in ([WHOLE_NETWORK, *chosen] if chosen else [])
+                for member in self._missing(variant, seeds, self.rate(variant))
+            ]
 
     def minimum(self) -> int:
         """Returns the number of trainings until every variant has its first verdict."""
         rates, seeds = len(self.subject.rates), min(judge.SEEDS_AT_LOOK[0], self.max_seeds)
         return rates + seeds - 1 + seeds * len(self.variants)
 
-    def _missing(self, variant: Variant, seeds: Sequence[int], rate: float) -> Iterator[Member]:
-        for seed in seeds:
-            if self.store.get(variant, seed, rate) is None:
-                yield Member(variant, seed, rate)
+    def _missing(self, variant: Variant, seeds: Sequence[int], rate: float) -> list[Member]:
+        missing = [seed for seed in seeds if self.store.get(variant, seed, rate) is None]
+        return [Member(variant, seed, rate) for seed in missing]
 
     def _open_variants(self) -> list[Variant]:
         decided = {row.cell.variant for row in self.table().rows if row.outcome != judge.OPEN}
@@ -116,16 +133,17 @@ class Study:
         whole = self.rate(WHOLE_NETWORK)
         return all(self.store.get(variant, 0, whole) for variant in self.variants)
 
-    def train(self, member: Member) -> Trained:
-        """Trains a member and stores it."""
-        began = time.perf_counter()
-        trainer = self._trainer(member.variant)
-        trained, params = trainer.train(*member)
-        self.store.put(*member, trained)
-        if (member.variant, member.seed) == (WHOLE_NETWORK, 0):
-            self._keep_best_params(member.rate, params)
-        self.seconds += time.perf_counter() - began
-        return trained
+    def train(self, member: Member) -> Result:
+        """Trains a member."""
+        trained, params = self._trainer(member.variant).train(*member)
+        is_first_whole = (member.variant, member.seed) == (WHOLE_NETWORK, 0)
+        return Result(member, trained, jax.device_get(params) if is_first_whole else None)
+
+    def keep(self, result: Result) -> None:
+        """Stores a trained member."""
+        self.store.put(*result.member, result.trained)
+        if result.params is not None:
+            self._keep_best_params(result.member.rate, result.params)
 
     def _keep_best_params(self, rate: float, params: Any) -> None:
         """Stores the parameters of the whole network if validation prefers their rate so far."""
@@ -232,6 +250,8 @@ def run(
     budget: float,
     report: Callable[[Member, Trained], None] = lambda member, trained: None,
     is_stopped: Callable[[], bool] = lambda: False,
+    train_all: Callable[[Sequence[Member]], Iterator[Result]] | None = None,
+    processes: int = 1,
 ) -> bool:
     """Trains members until all verdicts are decided or the budget is used up.
 
@@ -240,23 +260,26 @@ def run(
       budget: seconds. The first member, which includes compilation, is trained in any case.
       report: called after each member.
       is_stopped: returns whether to stop before the next member.
+      train_all: trains members in any order; by default one after the other.
+      processes: the number of members that `train_all` trains at once.
 
     Returns:
       Whether the plan was completed.
     """
-    began, is_checked, times = time.monotonic(), False, []
-    for member in study.due():
-        expected = min(times[1:], default=0.0)
-        if is_stopped() or (times and time.monotonic() - began + expected > budget):
-            return False
-        if member.variant != WHOLE_NETWORK and not is_checked:
+    began, times = time.monotonic(), []
+    train_all = train_all or (lambda members: map(study.train, members))
+    for number, stage in enumerate(study.stages()):
+        results = train_all(stage)
+        for _ in stage:
+            expected = min(times[1:], default=0.0) / processes
+            if is_stopped() or (times and time.monotonic() - began + expected > budget):
+                return False
+            result = next(results)
+            study.keep(result)
+            times.append(result.trained.seconds)
+            report(result.member, result.trained)
+        if number == 0:
             study.check_learned()
-            is_checked = True
-        trained = study.train(member)
-        times.append(trained.seconds)
-        report(member, trained)
-    if not is_checked:
-        study.check_learned()
     return True
 
 

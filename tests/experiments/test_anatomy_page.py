@@ -110,7 +110,7 @@ def test_the_drawing_shows_losses_that_were_decided_only(report):
 def test_sentences_about_components_state_decided_effects(report):
     texts = [text for text, _ in report.effect_sentences]
     assert texts[0].startswith("Attention of block 1, replaced by its mean, lowers the logit")
-    assert "other methods disagree" in texts[0]
+    assert texts[0].endswith("; patching has the other sign: -1 ± 0.1.")
     assert any(text.startswith("Head 1 of block 0, replaced by its mean, raises") for text in texts)
     assert not any("MLP of block 0" in text for text in texts)
     single = [effect("block_0/mlp", "patching", 3.0, math.nan, math.nan)]

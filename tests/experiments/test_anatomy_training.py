@@ -1,5 +1,6 @@
 """Anatomy reports of tiny networks: masks equal partitions, and known truths are found."""
 
+import json
 from typing import Any
 
 import jax
@@ -80,3 +81,18 @@ def test_a_task_that_nothing_learns_is_one_line_and_keeps_what_was_trained(
     assert code == 2
     assert "nothing to explain: after 2 steps" in capsys.readouterr().err
     assert len([*tmp_path.rglob("whole-*.json")]) == 1
+
+
+@pytest.mark.slow  # compiles in three processes
+def test_two_processes_train_the_same_members(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = ("from jaxformer.tasks.retrieval import Retrieval", "Small = Retrieval(2, 16)")
+    (tmp_path / "small_task.py").write_text("\n".join(lines))
+    argv = ["--task=small_task.py:Small", "--steps=40", "--width=16", "--layers=1", "--heads=2"]
+    argv += ["--rates=1e-2", "--seeds=1", "--methods=frozen"]
+    members = []
+    for name, options in {"one": [], "two": ["--processes=2"]}.items():
+        assert anatomy.main([*argv, f"--workdir={name}", *options]) == 0
+        files = (tmp_path / name).glob("members-*/*.json")
+        members.append({f.name: json.loads(f.read_text())["test"] for f in files})
+    assert members[0] == members[1] and len(members[0]) == 11

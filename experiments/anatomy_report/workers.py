@@ -1,0 +1,61 @@
+"""Trains members in several processes, each with its own compiled programs."""
+
+import contextlib
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+
+from experiments.anatomy_report.store import Store
+from experiments.anatomy_report.study import Member, Result, Study
+from experiments.anatomy_report.subject import Subject
+from jaxformer.core.errors import UserError
+from jaxformer.runtime import processes
+
+_study: Study | None = None  # of this worker
+
+TrainAll = Callable[[Sequence[Member]], Iterator[Result]]
+
+
+@contextlib.contextmanager
+def workers(n: int, make_subject: Callable[[], Subject]) -> Iterator[TrainAll]:
+    """Yields a function that trains members in n processes and returns them as they finish.
+
+    At the end, trainings that have not begun are cancelled.
+
+    Args:
+      n: the number of processes.
+      make_subject: returns the subject; it is called in each process, so it must be a function of
+        a module, or a partial call of one.
+    """
+    context = multiprocessing.get_context("spawn")  # JAX cannot be forked
+    pool = ProcessPoolExecutor(n, context, _start, (make_subject,))
+
+    def train_all(members: Sequence[Member]) -> Iterator[Result]:
+        futures = [pool.submit(_train, member) for member in members]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except BrokenProcessPool:
+            raise UserError(
+                f"one of the {n} processes ended early, as a process without memory does. What was "
+                "trained is kept: repeat the command, or give fewer --processes."
+            ) from None
+
+    try:
+        yield train_all
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _start(make_subject: Callable[[], Subject]) -> None:
+    global _study
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process stops the workers
+    processes.cache_compiled_programs()
+    _study = Study(make_subject(), [], Store(None))
+
+
+def _train(member: Member) -> Result:
+    assert _study is not None
+    return _study.train(member)

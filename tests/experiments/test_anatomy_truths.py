@@ -1,0 +1,43 @@
+"""Truths about trained networks that a report must find: where noise and facts are stored."""
+
+import dataclasses
+
+import pytest
+
+import jaxformer
+from experiments.anatomy_report import components
+from experiments.anatomy_report.inside import RANKS, examine
+from experiments.anatomy_report.pairs import pairs_of_task
+from jaxformer.core.settings import DataSettings
+from jaxformer.models.recall import recall
+from jaxformer.tasks.recall import Recall
+
+
+@pytest.mark.slow  # trains a recall network for 20 CPU seconds
+def test_the_last_mlp_holds_the_noise():
+    """Half of all answers are a noise token in training. A low rank removes it."""
+    task = Recall(n_symbols=16, context=32, alpha=0.5, statistics="uniform")
+    model = recall(**task.sizes, width=64, feed_forward=("mlp", "mlp"))
+    run = jaxformer.train(
+        task,
+        model,
+        (("(embed|unembed|positions)/.*", "frozen"), (".*", "train")),
+        steps=300,
+        batch_size=64,
+        learning_rate=3e-3,
+        data=DataSettings(test_size=200, validation_size=100),
+        progress=False,
+    )
+    assert run.result.metrics["p_noise"].mean > 0.4
+    clean = dataclasses.replace(task, scored="last", alpha=0.0)
+    found = examine(model, run.member(0), pairs_of_task(clean))
+    decided = [row.effect for row in components.decide(found.effects) if row.is_decided]
+    cut = {(effect.part, effect.method): effect.value for effect in decided}
+    for method in RANKS:
+        assert cut["block_1/mlp", method] < -0.1, method
+        others = [v for (part, m), v in cut.items() if m == method and part != "block_1/mlp"]
+        assert len(others) == 3 and min(others) > 0, method
+    # The sentence on this part states that methods disagree.
+    texts = [text for text, _ in components.sentences(found, components.decide(found.effects))]
+    (text,) = [text for text in texts if text.startswith("The MLP of block 1")]
+    assert "; rank 1 % has the other sign: -0." in text
