@@ -194,7 +194,7 @@ def examined(
     """Returns the report with the effects inside the network, if they can be measured."""
     network = progress.subject.network
     if run is None:
-        params, seed = progress.store.get_params(), jax.random.fold_in(jax.random.key(0), 0)
+        params, seed = progress.whole_params(), jax.random.fold_in(jax.random.key(0), 0)
         model, initial = network.model, network.init(seed)
     else:
         loaded = loading.load_run(run)
@@ -202,8 +202,6 @@ def examined(
         is_known = build.has_known_task(loaded.config)
         initial = loading.at_start(loaded) if is_known else None
         model, params = loaded.model, loaded.params
-    if params is None:
-        return report
     try:
         pairs = pairs_of_batch(network.data.heldout().test)
         return examination.with_inside(report, model, params, pairs, say, initial)

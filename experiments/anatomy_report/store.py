@@ -1,22 +1,26 @@
 """The trained members of a report on disk: one small file for each, written as they come.
 
 The folder belongs to one subject: its name ends with the hash of the settings. A member that is in
-the folder is not trained again.
+the folder is not trained again. Files carry a checksum, and a damaged one is reported and ignored,
+so that its member is trained again.
 """
 
 import json
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from experiments.anatomy_report.parts import Variant
 from experiments.anatomy_report.training import Trained
 from jaxformer.core import paths
-from jaxformer.io.atomic_files import write_json
+from jaxformer.core.errors import one_line
+from jaxformer.io import npz_store
+from jaxformer.io.atomic_files import has_checksum, with_checksum, without_checksum, write_json
 from jaxformer.training.metrics import Mean
+
+RATE = "rate"  # the array of whole.npz with the learning rate of its parameters
 
 
 class Store:
@@ -29,15 +33,16 @@ class Store:
     def __init__(self, folder: Path | None):
         self.folder = folder
         self.members: dict[tuple[str, int, float], Trained] = {}
-        self.params: Any = None  # of the whole network, once it is trained in this process
+        self._params: tuple[float, Any] | None = None  # learning rate, parameters
+        self._damaged: set[Path] = set()
 
     def get(self, variant: Variant, seed: int, rate: float) -> Trained | None:
-        """Returns a member, None if it was not trained."""
+        """Returns a member, None if it was not trained or its file is damaged."""
         key = (variant.name, seed, rate)
         if key not in self.members and self.folder:
             file = self._file(*key)
-            if file.exists():
-                self.members[key] = _of_json(json.loads(file.read_text()))
+            if file.exists() and file not in self._damaged:
+                self._read(file, key)
         return self.members.get(key)
 
     def put(self, variant: Variant, seed: int, rate: float, trained: Trained) -> None:
@@ -46,22 +51,44 @@ class Store:
         self.members[key] = trained
         if self.folder:
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_json(self._file(*key), trained._asdict())
+            write_json(self._file(*key), with_checksum({"member": key, **trained._asdict()}))
 
-    def put_params(self, params: Mapping[str, Any]) -> None:
-        """Stores the parameters of the whole network."""
-        self.params = params
+    def put_params(self, rate: float, params: Mapping[str, Any]) -> None:
+        """Stores the parameters of the whole network, which this learning rate has trained."""
+        self._params = rate, params
         if self.folder:
-            arrays = {path: np.asarray(leaf) for path, leaf in paths.flatten(params).items()}
-            np.savez(self.folder / "whole.npz", **arrays)  # type: ignore[arg-type]
+            npz_store.write(self.folder / "whole.npz", {RATE: rate, **paths.flatten(params)})
 
-    def get_params(self) -> Any:
-        """Returns the parameters of the whole network, None if they are not stored."""
+    def get_params(self, rate: float) -> Any:
+        """Returns the parameters of the whole network, None if whole.npz has no such or others."""
         file = self.folder and self.folder / "whole.npz"
-        if self.params is None and file and file.exists():
-            with np.load(file) as arrays:
-                self.params = paths.unflatten({name: arrays[name] for name in arrays.files})
-        return self.params
+        if self._params is None and file and file.exists():
+            try:
+                arrays = npz_store.load_verified(file)
+                if RATE not in arrays:
+                    raise ValueError("it has no learning rate")
+                self._params = float(arrays.pop(RATE)), paths.unflatten(arrays)
+            except ValueError as error:
+                self._report_damage(file, error)
+        stored_rate, params = self._params or (None, None)
+        return params if stored_rate == rate else None
+
+    def _read(self, file: Path, key: tuple[str, int, float]) -> None:
+        try:
+            values = json.loads(file.read_bytes())
+            if not has_checksum(values):
+                raise ValueError("it has no checksum")
+            values = without_checksum(values)
+            if values["member"] != [*key]:
+                raise ValueError("it is the file of another member")
+            self.members[key] = _of_json(values)
+        except (ValueError, RecursionError) as error:
+            self._report_damage(file, error)
+
+    def _report_damage(self, file: Path, error: Exception) -> None:
+        self._damaged.add(file)
+        reason = one_line(error, 100)
+        print(f"warning: {file} is damaged ({reason}); it is made again.", file=sys.stderr)
 
     def _file(self, name: str, seed: int, rate: float) -> Path:
         assert self.folder is not None

@@ -148,7 +148,19 @@ class Study:
     def _keep_best_params(self, rate: float, params: Any) -> None:
         """Stores the parameters of the whole network if validation prefers their rate so far."""
         if rate == self.rate(WHOLE_NETWORK):
-            self.store.put_params(params)
+            self.store.put_params(rate, params)
+
+    def whole_params(self) -> Any:
+        """Returns the parameters of the whole network at its learning rate.
+
+        They are trained again if their file is missing, as after a kill, or damaged.
+        """
+        rate = self.rate(WHOLE_NETWORK)
+        params = self.store.get_params(rate)
+        if params is None:
+            _, params = self._trainer(WHOLE_NETWORK).train(WHOLE_NETWORK, 0, rate)
+            self.store.put_params(rate, params)
+        return params
 
     def _trainer(self, variant: Variant) -> Trainer:
         mixes = variant.method == FIXED_MIXING

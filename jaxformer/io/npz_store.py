@@ -32,24 +32,35 @@ def read(file: Path, number: int = -1) -> dict[str, np.ndarray]:
         number: the number of the file in a sequence, which its array "place" must contain.
     """
     try:
-        arrays = load(file)
-        expected = arrays.pop(CHECKSUM, None)  # old files have none
-        if expected is not None and str(expected) != _checksum(arrays):
-            raise ValueError("it does not have its checksum")
+        arrays = load_verified(file)
         if int(arrays.pop("place", np.array(number))) != number:
             raise ValueError("it is another file of the sequence")
         return arrays
-    except Exception as error:  # a damaged zip file raises errors of many classes
+    except (ValueError, TypeError) as error:
         raise UserError(
             f"{file} is damaged ({error}); give another --workdir to start anew."
         ) from None
 
 
+def load_verified(file: Path) -> dict[str, np.ndarray]:
+    """Returns the arrays of a file of `write`; raises ValueError if the file is damaged."""
+    try:
+        arrays = load(file)
+        expected = arrays.pop(CHECKSUM, None)  # old files have none
+        is_sound = expected is None or str(expected) == _checksum(arrays)
+    except Exception as error:  # a damaged zip file raises errors of many classes
+        raise ValueError(str(error)) from None
+    if not is_sound:
+        raise ValueError("it does not have its checksum")
+    return arrays
+
+
 def load(file: Path) -> dict[str, np.ndarray]:
     """Returns the arrays of an .npz file; raises ValueError if it holds Python objects."""
     try:
-        with np.load(file, allow_pickle=False) as opened:
-            return dict(opened)
+        # NumPy leaves a file of its own open if the zip file is damaged.
+        with open(file, "rb") as opened, np.load(opened, allow_pickle=False) as arrays:
+            return dict(arrays)
     except ValueError as error:
         if "allow_pickle" not in str(error):
             raise

@@ -1,0 +1,91 @@
+"""The files of trained members: a damaged one is reported once and its member trained again."""
+
+import numpy as np
+import pytest
+
+from experiments.anatomy_report.parts import FROZEN, WHOLE_NETWORK, Variant
+from experiments.anatomy_report.store import Store
+from experiments.anatomy_report.study import Study
+from experiments.anatomy_report.training import Trained
+from jaxformer.training.metrics import Mean
+
+MLP = Variant("MLP", FROZEN)
+SCORE = {"accuracy": Mean(0.5, 0.1, 9)}
+TRAINED = Trained(SCORE, SCORE, [(10, 1.5)], None, 2.0)
+
+
+def half(file):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def a_digit(file):
+    file.write_text(file.read_text().replace("0.5", "0.9"))
+
+
+def no_checksum(file):
+    file.write_text("\n".join(x for x in file.read_text().splitlines() if "sha256" not in x))
+
+
+def another_member(file):
+    file.write_bytes((file.parent / "whole-rate0.01-seed0.json").read_bytes())
+
+
+def no_text(file):
+    file.write_bytes(b"\xff\xfe")
+
+
+@pytest.mark.parametrize("damage", [half, a_digit, no_checksum, another_member, no_text])
+def test_a_damaged_member_is_reported_once_and_trained_again(tmp_path, capsys, damage):
+    store = Store(tmp_path)
+    for variant in (WHOLE_NETWORK, MLP):
+        store.put(variant, 0, 1e-2, TRAINED)
+    assert Store(tmp_path).get(MLP, 0, 1e-2) == TRAINED and not capsys.readouterr().err
+    file = tmp_path / "MLP-frozen-rate0.01-seed0.json"
+    damage(file)
+    store = Store(tmp_path)
+    assert store.get(MLP, 0, 1e-2) is None and store.get(MLP, 0, 1e-2) is None
+    assert store.get(WHOLE_NETWORK, 0, 1e-2) == TRAINED
+    assert capsys.readouterr().err.count(f"warning: {file} is damaged (") == 1
+    store.put(MLP, 0, 1e-2, TRAINED)
+    assert Store(tmp_path).get(MLP, 0, 1e-2) == TRAINED
+
+
+def test_parameters_belong_to_a_learning_rate(tmp_path, capsys):
+    params = {"block": {"kernel": np.ones(2)}}
+    Store(tmp_path).put_params(1e-2, params)
+    (kernel,) = Store(tmp_path).get_params(1e-2)["block"].values()
+    np.testing.assert_array_equal(kernel, 1)
+    assert Store(tmp_path).get_params(3e-2) is None
+    file = tmp_path / "whole.npz"
+    half(file)
+    assert Store(tmp_path).get_params(1e-2) is None
+    assert f"warning: {file} is damaged (" in capsys.readouterr().err
+    np.savez(file, kernel=np.ones(2))  # without a learning rate
+    assert Store(tmp_path).get_params(1e-2) is None
+
+
+class OneTrainer:
+    """Returns the learning rate as the only parameter."""
+
+    def train(self, variant, seed, rate):
+        return TRAINED, {"rate_of": np.array(rate)}
+
+
+def test_the_network_of_the_chosen_rate_is_examined_after_a_kill(tmp_path, monkeypatch):
+    """A kill came between a member and its parameters: the file has those of the rate before."""
+
+    class Subject:
+        rates = (1e-2, 3e-2)
+
+        class task:
+            chosen_by = "accuracy"
+
+    store = Store(tmp_path)
+    store.put(WHOLE_NETWORK, 0, 1e-2, TRAINED)
+    store.put_params(1e-2, {"rate_of": np.array(1e-2)})
+    better = {"accuracy": Mean(0.9, 0.1, 9)}
+    store.put(WHOLE_NETWORK, 0, 3e-2, TRAINED._replace(validation=better))
+    study = Study(Subject, [], Store(tmp_path))
+    monkeypatch.setattr(study, "_trainer", lambda variant: OneTrainer())
+    assert float(study.whole_params()["rate_of"]) == 3e-2
+    assert float(Store(tmp_path).get_params(3e-2)["rate_of"]) == 3e-2
