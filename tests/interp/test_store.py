@@ -81,3 +81,22 @@ def test_stored_positions_and_dtype(tmp_path):
         capture.store(tmp_path / "b", DECODER, params_of("decoder"), TOKENS, NAMES, positions=[9])
     with pytest.raises(UserError, match="has no activations"):
         capture.load_stored(tmp_path / "b")
+
+
+DAMAGES = [b"", b"[" * 10**5, b"[1]", b"\xff", b'{"prompts": "5"}', b"{}"]
+
+
+def test_a_damaged_request_is_one_line(tmp_path):
+    prompts = TOKENS, ["block_1/states"]
+    folder = capture.store(tmp_path / "a", DECODER, params_of("decoder"), *prompts)
+    file = folder / "request.json"
+    whole = file.read_bytes()
+    for content in (*DAMAGES, whole.replace(b'"positions": null', b'"positions": [0]')):
+        file.write_bytes(content)
+        for call in (
+            lambda: capture.load_stored(folder),
+            lambda: capture.store(folder, DECODER, params_of("decoder"), *prompts),
+        ):
+            with pytest.raises(UserError, match=r"request\.json is damaged") as error:
+                call()
+            assert "\n" not in str(error.value)

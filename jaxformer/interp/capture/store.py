@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.core import paths
-from jaxformer.core.errors import UserError, check_range
+from jaxformer.core.errors import UserError, check_range, one_line
 from jaxformer.interp.capture import edits
 from jaxformer.interp.capture.running import capture
 from jaxformer.io import npz_store
-from jaxformer.io.atomic_files import write_atomically
+from jaxformer.io.atomic_files import with_checksum, without_checksum, write_json
 from jaxformer.models.activation_points import in_order
 from jaxformer.models.model import Model
 
@@ -132,8 +132,18 @@ def _name(number: int) -> str:
 
 
 def _request(folder: Path) -> dict[str, Any] | None:
+    """Reads the request of a folder and verifies what `iterate_stored` needs of it."""
     file = folder / REQUEST
-    return json.loads(file.read_text()) if file.is_file() else None
+    if not file.is_file():
+        return None
+    try:
+        request = without_checksum(json.loads(file.read_bytes()))
+        if request["prompts"] < 1 or request["batch_size"] < 1:
+            raise ValueError("it has no prompts")
+        return request
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        reason = one_line(error, 100)
+        raise UserError(f"{file} is damaged ({reason}); store into a new folder.") from None
 
 
 def _check_request(folder: Path, request: dict[str, Any]) -> None:
@@ -141,7 +151,7 @@ def _check_request(folder: Path, request: dict[str, Any]) -> None:
     stored = _request(folder)
     if stored is None:
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / REQUEST, json.dumps(request, indent=1).encode())
+        write_json(folder / REQUEST, with_checksum(request))
     elif stored != request:
         changed = ", ".join(name for name in request if stored.get(name) != request[name])
         raise UserError(f"{folder} has activations of another call ({changed}); give a new folder.")
