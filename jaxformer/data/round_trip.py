@@ -82,11 +82,16 @@ def _run_trial(tokenizer_json: str, name: str, words: Sequence[str]) -> tuple[li
             f"{sum(map(len, words)):,} characters: is there a pattern in it that backtracks?"
         ) from None
     if done.returncode:
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        reason = one_line(lines[-1] if lines else f"signal {-done.returncode}", 120)
         raise UserError(
             f"the tokenizer {name} fails on the first {sum(map(len, words)):,} characters: "
-            f"{reason}."
+            f"{_reason(done.stderr, done.returncode)}."
         )
     result = json.loads(done.stdout)
     return result["decoded"], result["tokens"]
+
+
+def _reason(stderr: str, code: int) -> str:
+    """Returns the last line of an error, without Rust's advice on backtraces."""
+    lines = [line.strip() for line in stderr.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("note: ")]
+    return one_line(lines[-1].rstrip(".") if lines else f"signal {-code}", 120)

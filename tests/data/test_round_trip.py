@@ -91,3 +91,10 @@ def test_the_name_of_a_special_token_in_a_text_is_text():
     for each in (TRAINED, made):
         (tokens,) = each.encode(["say <|endoftext|> now"])
         assert each.end not in tokens and each.decode(tokens) == "say <|endoftext|> now"
+
+
+def test_the_reason_is_the_error_and_not_the_advice_on_backtraces():
+    panic = "thread 'main' panicked at src/lib.rs:3:\ncapacity overflow\n"
+    advice = "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n"
+    assert round_trip._reason(panic + advice, -6) == "capacity overflow"
+    assert round_trip._reason("", -9) == "signal 9"
