@@ -15,6 +15,7 @@ import importlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -30,7 +31,10 @@ CALLS = ("replace", "rename", "unlink", "remove", "rmdir", "mkdir", "fsync", "op
 LATE_IMPORTS = ("matplotlib.pyplot", "numpyro.infer", "orbax.checkpoint", "scipy.linalg")
 RECIPES = ("look", "measure", "oneshot", "posterior", "recall", "solve", "train")
 COMPLETE = (0, 4)  # 4: the diagnostics of sixty draws fail
-TIMES = ("seconds", "environment", "performance", "timing", "sum")  # differ between equal runs
+# Fields that differ between equal runs: times, and checksums of a file with times.
+TIMES = ("seconds", "environment", "performance", "timing", "sum", "sha256", "costs")
+WITH_TIMES = ("records/*.json", "members-*/*.json", "anatomy.json")
+DURATION = re.compile(r"[^;>]+ of training")  # in the page of an anatomy report
 WITH_PATHS = ("config", "config_hash", "overrides")  # the folder's name is in the config
 SHARE_OF_TIMED_KILLS = 0.3
 
@@ -174,9 +178,11 @@ def ending(place: Path) -> dict[str, Any]:
         final[name] = hashlib.sha256(file.read_bytes()).hexdigest()
         if file.name == "rows.jsonl":  # a lost row is measured again, last
             final[name] = sorted(file.read_text().splitlines())
-        if file.parent.name == "records":
+        if any(map(file.match, WITH_TIMES)):
             record = json.loads(file.read_text())
             final[name] = {field: record[field] for field in record if field not in TIMES}
+        if file.name == "anatomy.html":
+            final[name] = DURATION.sub("", file.read_text().replace(str(place), ""))
     return final
 
 

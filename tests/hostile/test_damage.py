@@ -16,7 +16,16 @@ from tests.hostile.scenes import SEED, attack
 pytestmark = pytest.mark.hostile
 TIMES = int(os.environ.get("HOSTILE_DAMAGES") or 200)
 # All recipes save alike; training is the quickest. The text's tokens and tokenizer are damaged too.
-SHARES = {"train": 3, "look": 1, "recall": 1, "text": 2, "prepare": 1, "search": 2}
+SHARES = {
+    "train": 6,
+    "look": 2,
+    "recall": 2,
+    "text": 4,
+    "prepare": 2,
+    "search": 4,
+    "activations": 2,
+    "anatomy": 1,
+}
 
 
 @pytest.mark.parametrize("scene", SHARES)
