@@ -184,7 +184,8 @@ def examine_training(
     table = progress.table()
     if not is_complete or not table.is_decided:
         say(stop_line(progress, stopped, is_complete, folder))
-    report = report_of(progress)
+    params = None if stopped else progress.whole_params()
+    report = report_of(progress, params)
     return (report if stopped else examined(report, progress, run, say)), stopped
 
 
@@ -210,8 +211,8 @@ def examined(
         return report
 
 
-def report_of(progress: Study) -> Report:
-    """Returns the report of the members that were trained so far."""
+def report_of(progress: Study, params: Any) -> Report:
+    """Returns the report of the members that were trained so far, and of parameters."""
     table, what = progress.table(), progress.subject
     curves = {}
     for variant in (parts.WHOLE_NETWORK, *progress.variants):
@@ -223,7 +224,7 @@ def report_of(progress: Study) -> Report:
         what.name,
         table,
         curves,
-        theory=theory.lines(what, progress.store.get_params()),
+        theory=theory.lines(what, params),
         costs={"trainings": len(members), "seconds": math.fsum(one.seconds for one in members)},
         settings={
             "layers": getattr(what.network.model.spec, "layers", 1),

@@ -21,6 +21,7 @@ from experiments.cli.describe import csv_text
 from experiments.cli.flags import WORKSPACE
 from experiments.ledger import curves, validate_record
 from experiments.ledger.record import SCHEMA, run_name
+from jaxformer.core.errors import UserError, one_line
 from jaxformer.io import npz_store
 from jaxformer.io.atomic_files import dumps, write_atomically
 from jaxformer.io.run_folder import Workdir
@@ -116,10 +117,12 @@ def table(arrays: Path) -> str:
 
     The column "indices" is the slice of the array: "2 0:41:2" is [2, 0:41:2].
     """
+    try:
+        loaded = npz_store.load_verified(arrays)
+    except ValueError as error:
+        raise UserError(f"{arrays} is damaged: {one_line(error)}.") from None
     lines = [
-        (name, *line)
-        for name, array in npz_store.load(arrays).items()
-        for line in rows(array, MAX_WHOLE_VALUES)
+        (name, *line) for name, array in loaded.items() for line in rows(array, MAX_WHOLE_VALUES)
     ]
     return csv_text([("array", "indices", "values"), *lines])
 

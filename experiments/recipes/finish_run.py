@@ -1,6 +1,5 @@
 """The end of a run of any recipe: writes its arrays, curves and result, then draws its figure."""
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,8 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from experiments.papers import plots
-from jaxformer.core.errors import UserError
+from jaxformer.core.errors import UserError, one_line
 from jaxformer.io import npz_store
-from jaxformer.io.atomic_files import write_atomically
 from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime import figure_style
 from jaxformer.runtime.processes import barrier, is_writer
@@ -23,23 +21,20 @@ UNTRUSTED = 4  # exit code of a finished run whose Markov chains failed their di
 
 def write_arrays(workdir: Workdir, arrays: dict[str, Any]) -> None:
     """Writes arrays.npz, from which the figure is drawn."""
-    buffer = io.BytesIO()
-    numpy_arrays: Any = {name: np.asarray(value) for name, value in arrays.items()}
-    np.savez_compressed(buffer, **numpy_arrays)
-    write_atomically(workdir / "arrays.npz", buffer.getvalue())
+    npz_store.write(workdir / "arrays.npz", arrays, is_compressed=True)
 
 
 def read_arrays(workdir: Workdir) -> dict[str, np.ndarray]:
     """Reads the arrays of a finished run."""
     file = workdir / "arrays.npz"
     try:
-        return npz_store.load(file)
+        return npz_store.load_verified(file)
     except FileNotFoundError:
         raise UserError(
             f"{workdir.path} has no arrays.npz to draw: finish the run first."
         ) from None
-    except Exception as error:  # a damaged zip fails in many ways
-        raise UserError(f"{file} is damaged: {error}.") from None
+    except ValueError as error:
+        raise UserError(f"{file} is damaged: {one_line(error)}.") from None
 
 
 def redraw(
@@ -58,12 +53,21 @@ def redraw(
     """
     file = figure_style.check_file(Path(name or workdir / "figure.png"))
     config = ConfigDict(workdir.read("config.json")["config"])
+    arrays = read_arrays(workdir)
     try:
-        figures = draw(config, read_arrays(workdir))
+        figures = draw(config, arrays)
     except KeyError as error:
         raise UserError(
             f"{workdir.path} has no array {error}: repeat the run to draw it."
         ) from None
+    except Exception as error:
+        if npz_store.has_checksum(workdir / "arrays.npz"):
+            raise
+        # Old arrays cannot be verified, and odd shapes raise errors of many classes.
+        raise UserError(
+            f"{workdir / 'arrays.npz'} cannot be drawn, and has no checksum: repeat the run. "
+            f"{type(error).__name__}: {one_line(error, 100)}"
+        ) from error
     for figure_name, figure in figures.items():
         if figure_name == "figure":
             figure_file = file

@@ -12,14 +12,14 @@ from jaxformer.io.atomic_files import CHECKSUM, write_atomically
 from jaxformer.runtime.processes import is_writer
 
 
-def write(file: Path, arrays: dict[str, Any]) -> None:
+def write(file: Path, arrays: dict[str, Any], is_compressed: bool = False) -> None:
     """Writes {name: array} atomically; only process 0 of a job writes."""
     if not is_writer():
         return
     buffer = io.BytesIO()
     on_host: Any = {name: np.asarray(array) for name, array in arrays.items()}
     on_host[CHECKSUM] = np.array(_checksum(on_host))
-    np.savez(buffer, **on_host)
+    (np.savez_compressed if is_compressed else np.savez)(buffer, **on_host)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, buffer.getvalue())
 
@@ -36,22 +36,29 @@ def read(file: Path, number: int = -1) -> dict[str, np.ndarray]:
         if int(arrays.pop("place", np.array(number))) != number:
             raise ValueError("it is another file of the sequence")
         return arrays
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OSError) as error:
         raise UserError(
             f"{file} is damaged ({error}); give another --workdir to start anew."
         ) from None
 
 
 def load_verified(file: Path) -> dict[str, np.ndarray]:
-    """Returns the arrays of a file of `write`; raises ValueError if the file is damaged."""
+    """Returns the arrays of a file of `write`.
+
+    Raises:
+        ValueError: the file is damaged or edited. An old file without a checksum is not verified.
+        OSError: the file cannot be read.
+    """
     try:
         arrays = load(file)
-        expected = arrays.pop(CHECKSUM, None)  # old files have none
+        expected = arrays.pop(CHECKSUM, None)
         is_sound = expected is None or str(expected) == _checksum(arrays)
+    except OSError:
+        raise
     except Exception as error:  # a damaged zip file raises errors of many classes
         raise ValueError(str(error)) from None
     if not is_sound:
-        raise ValueError("it does not have its checksum")
+        raise ValueError("it does not have its checksum: it was damaged or edited")
     return arrays
 
 
@@ -65,6 +72,11 @@ def load(file: Path) -> dict[str, np.ndarray]:
         if "allow_pickle" not in str(error):
             raise
         raise ValueError("it contains Python objects, which are never loaded") from None
+
+
+def has_checksum(file: Path) -> bool:
+    """Tests whether a readable file of arrays has a checksum, as those of `write` do."""
+    return CHECKSUM in load(file)
 
 
 def _checksum(arrays: dict[str, np.ndarray]) -> str:

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from experiments.papers.outcome import call
 from experiments.papers.two_failure_modes import attention
 from experiments.recipes import solve
 from experiments.run import main
+from jaxformer.io import npz_store
+from jaxformer.io.atomic_files import CHECKSUM
 from tests.experiments.conftest import wrong_errors
 from tests.experiments.papers import drawing
 from theory import rem
@@ -80,16 +83,36 @@ def test_a_figure_is_drawn_into_a_file_of_its_ending(run, tmp_path):
 
 def test_the_figure_shows_the_arrays_of_the_file(run, tmp_path):
     workdir, options = run
-    with np.load(workdir / "arrays.npz") as file:
-        arrays = dict(file)
+    arrays = npz_store.load_verified(workdir / "arrays.npz")
     before = (workdir / "figure.png").read_bytes()
     original = (workdir / "arrays.npz").read_bytes()
-    np.savez(workdir / "arrays.npz", **arrays | {"theory_radius_beta_0.5": np.array(0.9)})
+    npz_store.write(workdir / "arrays.npz", arrays | {"theory_radius_beta_0.5": np.array(0.9)})
     assert main([*options, "--draw"]) == 0
     assert (workdir / "figure.png").read_bytes() != before
     (workdir / "arrays.npz").write_bytes(original)
     assert main([*options, "--draw"]) == 0
     assert (workdir / "figure.png").read_bytes() == before
+
+
+def test_edited_arrays_and_odd_shapes_are_one_line(run, tmp_path, capsys):
+    workdir, options = tmp_path / "run", [*run[1][:-1], f"--workdir={tmp_path / 'run'}"]
+    shutil.copytree(run[0], workdir)
+    with np.load(workdir / "arrays.npz") as file:
+        arrays = dict(file)
+    old = {name: array for name, array in arrays.items() if name != CHECKSUM}
+    odd = {
+        "empty": {name: array[..., :0] if array.ndim else array for name, array in old.items()},
+        "of three axes": {name: np.ones((2, 3, 4)) for name in old},
+        "words": {name: np.array(["a"]) for name in old},
+        "fields": {name: np.zeros(3, [("a", "f4")]) for name in old},
+    }
+    edited = arrays | {"theory_radius_beta_0.5": np.array(0.9)}
+    for name, content in {"edited": edited, **odd}.items():
+        np.savez(workdir / "arrays.npz", **content)
+        assert main([*options, "--draw"]) == 2, name
+        error = capsys.readouterr().err
+        expected = "damaged or edited" if name == "edited" else "has no checksum: repeat the run"
+        assert expected in error and error.count("\n") == 1, (name, error)
 
 
 def test_a_drawing_that_fails_loses_no_measurement(run, tmp_path, monkeypatch):
