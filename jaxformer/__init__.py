@@ -95,7 +95,9 @@ def __getattr__(name: str) -> Any:
             sys.excepthook = hook
     if name in _SUBMODULES:
         return importlib.import_module(_SUBMODULES[name])
-    raise AttributeError(f"module 'jaxformer' has no attribute {name!r}")
+    # Python suggests a similar name of an error that has a name and an object.
+    message = f"module 'jaxformer' has no attribute {name!r}"
+    raise AttributeError(message, name=name, obj=sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

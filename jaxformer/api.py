@@ -18,6 +18,7 @@ from jaxformer.models.pretrained_init import FromParams
 from jaxformer.tasks.source import Data, make_source
 from jaxformer.tasks.task import Task
 from jaxformer.training.arguments import (
+    check_devices,
     check_fits,
     optimizers_of,
     population_of,
@@ -237,6 +238,7 @@ def _prepare(
     later = [(step, Partition(rules)) for step, rules in unfreeze]
     fields_of = split_settings(settings)
     check_fits(task, model)
+    check_devices(devices)
     optimizers = optimizers_of(
         optimizer,
         [partition, *(rules for _, rules in later)],

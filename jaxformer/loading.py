@@ -142,6 +142,8 @@ def open_run(folder: str | Path) -> Run:
         run.result.metrics["accuracy"]
         run.curves["loss"]
     """
+    if not isinstance(folder, str | Path):
+        raise UserError(f"open needs the folder of a run, got {folder!r:.100}.")
     check_run(folder)
     workdir = Workdir(folder)
     config = workdir.read("config.json")["config"]
@@ -189,8 +191,8 @@ def check_run(source: str | Path) -> None:
     """Raises a UserError if the source is a published model, which has no task."""
     if is_published(source):
         raise UserError(
-            f"{source} is a published model, not a run: experiments/cut.py, generate.py, look.py "
-            "and jaxformer.load read it."
+            f"{source} is a published model, not a run: `jaxformer cut`, `generate`, `look` and "
+            "`jaxformer.load` read it."
         )
 
 

@@ -9,7 +9,7 @@ counts and the reports.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import optax
@@ -19,6 +19,16 @@ from jaxformer.core.errors import UserError, did_you_mean
 
 FROZEN = "frozen"
 Params = Mapping[str, Any]
+
+
+def _rule(rule: Any) -> tuple[str, str]:
+    """Returns a rule as two strings."""
+    if isinstance(rule, str) or not isinstance(rule, Sequence) or len(rule) != 2:
+        raise UserError(
+            'rules are pairs such as ((".*/query/.*", "frozen"), (".*", "train")); got the rule '
+            f"{rule!r}."
+        )
+    return str(rule[0]), str(rule[1])
 
 
 class Partition:
@@ -32,7 +42,7 @@ class Partition:
     """
 
     def __init__(self, rules: Iterable[tuple[str, str]]):
-        self.rules = tuple((str(pattern), str(label)) for pattern, label in rules)
+        self.rules = tuple(_rule(rule) for rule in rules)
         if not self.rules:
             raise UserError("a partition needs at least one (pattern, label) rule, got none.")
         for pattern, _ in self.rules:

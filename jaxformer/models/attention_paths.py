@@ -28,7 +28,7 @@ import jax.numpy as jnp
 from jaxformer.core.errors import UserError, check_range, unknown
 from jaxformer.models.activation_points import tap
 from jaxformer.models.attention import attention_scores, attention_weights
-from jaxformer.models.model import MAX_SIZES
+from jaxformer.models.model import MAX_SIZES, make_spec
 from jaxformer.models.path_features import READOUTS, attentioned_input, readout_queries
 
 PARAMETERIZATIONS = ("prior", "standard")
@@ -227,4 +227,4 @@ def _uniform_fan_in(key, shape, dtype):
 
 def attention_paths(**numbers) -> AttentionPaths:
     """Returns the network with the fields of an `AttentionPathsSpec`."""
-    return AttentionPaths(AttentionPathsSpec(**numbers))
+    return AttentionPaths(make_spec(AttentionPathsSpec, numbers))

@@ -33,7 +33,7 @@ from jaxformer.models.cache import advance, append, is_caching
 from jaxformer.models.decoder_spec import REMAT_POLICIES, DecoderSpec
 from jaxformer.models.fused_attention import fused_attention
 from jaxformer.models.layers import Norm
-from jaxformer.models.model import take_positions
+from jaxformer.models.model import make_spec, take_positions
 from jaxformer.models.scanned import scan_blocks
 
 
@@ -224,4 +224,4 @@ class Decoder(nn.Module):
 
 def decoder(**numbers) -> Decoder:
     """Returns the decoder with the fields of a `DecoderSpec`."""
-    return Decoder(DecoderSpec(**numbers))
+    return Decoder(make_spec(DecoderSpec, numbers))

@@ -22,7 +22,7 @@ from jaxformer.models import activation_points
 from jaxformer.models.activation_points import tap
 from jaxformer.models.activations import activation
 from jaxformer.models.layers import dense, embedding, rms_normalise
-from jaxformer.models.model import check_sizes, take_positions
+from jaxformer.models.model import check_sizes, make_spec, take_positions
 from jaxformer.models.scanned import scan_blocks
 from jaxformer.models.transformer import BlockSpec, TransformerBlock
 
@@ -153,4 +153,4 @@ class Encoder(nn.Module):
 
 def encoder(**numbers) -> Encoder:
     """Returns the encoder with the fields of an `EncoderSpec`."""
-    return Encoder(EncoderSpec(**numbers))
+    return Encoder(make_spec(EncoderSpec, numbers))

@@ -16,12 +16,14 @@ has at least the fields
 """
 
 import inspect
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 
-from jaxformer.core.errors import UserError, check_range
+from jaxformer.core.errors import UserError, check_range, unknown
 
 SPEC_FIELDS = ("vocab_size", "length", "causal")
 # Larger sizes are typing errors: they raise before anything is traced or allocated.
@@ -53,13 +55,26 @@ def check_sizes(spec: Any, *names: str, least: int = 1) -> None:
         check_range(name, getattr(spec, name), least, MAX_SIZES[name])
 
 
+def make_spec(spec_type: type, numbers: Mapping[str, Any]) -> Any:
+    """Returns the spec with these fields; an unknown or missing field is a UserError."""
+    known = {field.name: field for field in fields(spec_type)}
+    for name in numbers:
+        if name not in known:
+            raise unknown(f"field of {spec_type.__name__}", name, known)
+    required = [n for n, f in known.items() if f.default is f.default_factory is MISSING]
+    if missing := [name for name in required if name not in numbers]:
+        raise UserError(f"{spec_type.__name__} needs {', '.join(missing)}.")
+    return spec_type(**numbers)
+
+
 def check_model(model: Any) -> None:
     """Raises, before anything is traced, unless the model follows the protocol."""
     name, spec = type(model).__name__, getattr(model, "spec", None)
     if missing := [field for field in SPEC_FIELDS if not hasattr(spec, field)]:
         raise UserError(
             f"{name}.spec must have the fields {', '.join(SPEC_FIELDS)}; got "
-            f"{type(spec).__name__} without {', '.join(missing)}."
+            f"{type(spec).__name__} without {', '.join(missing)}. "
+            "jaxformer.wrap(module, vocab_size=.., length=..) adds them to a Flax module."
         )
     try:
         inspect.signature(model.__call__).bind("tokens", "positions")

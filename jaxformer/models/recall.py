@@ -25,7 +25,7 @@ from jaxformer.core.errors import UserError, check_range, unknown
 from jaxformer.models import attention
 from jaxformer.models.activation_points import tap
 from jaxformer.models.layers import embedding, matrix_product
-from jaxformer.models.model import MAX_SCALE, check_sizes, take_positions
+from jaxformer.models.model import MAX_SCALE, check_sizes, make_spec, take_positions
 
 FEED_FORWARD = ("mlp", "linear", "linear_relu", "none")
 POSITIONS = ("random", "sin_cos", "rotary", "none")
@@ -199,7 +199,7 @@ class Kernel(nn.Module):
 
 def recall(**numbers) -> Recall:
     """Returns the recall model with the fields of a `RecallSpec`."""
-    return Recall(RecallSpec(**numbers))
+    return Recall(make_spec(RecallSpec, numbers))
 
 
 def rotate_head(x_BxTxN: jax.Array) -> jax.Array:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxformer.core import optim
 from jaxformer.core.errors import UserError, did_you_mean
 from jaxformer.core.partition import FROZEN, Partition
-from jaxformer.core.settings import OptimSettings, TrainSettings
+from jaxformer.core.settings import DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.models.model import check_model
 from jaxformer.tasks.task import Task
 from jaxformer.training.population import Population, population, population_of_seeds
@@ -22,6 +22,8 @@ SEPARATE_ARGUMENTS = ("batch_size", "steps", "learning_rate", "labels")
 
 def check_fits(task: Task, model: Any) -> None:
     """Raises UserError unless the model was built for this task."""
+    if not isinstance(task, Task):
+        raise UserError(f"task must be one of jaxformer.tasks, or a Task of yours; got {task!r}.")
     check_model(model)
     spec = model.spec
     if spec.vocab_size != task.vocab_size or spec.length < task.length:
@@ -29,6 +31,15 @@ def check_fits(task: Task, model: Any) -> None:
             f"{type(task).__name__} has {task.vocab_size} symbols and sequences of up to "
             f"{task.length} tokens; the model was built for {spec.vocab_size} and {spec.length}: "
             "make it with vocab_size=task.vocab_size, length=task.length."
+        )
+
+
+def check_devices(devices: Any) -> None:
+    """Raises UserError unless these are settings of devices."""
+    if not (devices is None or isinstance(devices, DeviceSettings)):
+        raise UserError(
+            "devices must be DeviceSettings(data=2) or others of jaxformer.core.settings; got "
+            f"{devices!r}."
         )
 
 
@@ -68,6 +79,9 @@ def optimizers_of(
     if optimizer is None:
         optimizer = optim.AdamW(weight_decay=1e-3)
     if not isinstance(optimizer, Mapping):
+        for label in sorted(labels):
+            if hint := did_you_mean(label, [FROZEN]):
+                raise UserError(f"the label {label!r} does not freeze.{hint}")
         optimizer = dict.fromkeys(sorted(labels), optimizer)
     return user_optimizers(optimizer, partitions, shapes, name)
 

@@ -172,6 +172,7 @@ def test_wrong_arguments_are_one_line():
             (dict(labels={}), "train has no argument 'labels'.*It takes also: .'log_every'"),
             (dict(seeds=[0, 0, 0]), r"a seed twice: \[0, 0, 0\]"),
             (dict(seeds=[3, -1]), "seed must be at least 0, got -1"),
+            (dict(devices=2), r"must be DeviceSettings.data=2. .* got 2"),
             (dict(seeds=1.5), "a number of seeds, or a list of them, got 1.5"),
             (dict(seeds=[0.5]), "seeds must be whole numbers, got 0.5"),
             (dict(seeds=[]), "n_seeds must be at least 1, got 0"),
@@ -186,6 +187,35 @@ def test_wrong_arguments_are_one_line():
         if "\n" in line or not re.search(expected, line)
     ]
     assert not bad
+
+
+def test_wrong_parts_are_one_line():
+    small_sizes = dict(width=16, heads=2, mlp_width=32)
+    calls = [
+        (
+            lambda: jaxformer.train(TASK, model(), ((".*", "forzen"),), **SHORT),
+            "the label 'forzen' does not freeze. Did you mean 'frozen'",
+        ),
+        (lambda: jaxformer.train(TASK, model(), ".*", **SHORT), "rules are pairs .* got the rule"),
+        (lambda: jaxformer.train(None, model(), **SHORT), "task must be one .* got None"),
+        (
+            lambda: decoder(**TASK.sizes, **small_sizes, layer=1),
+            "unknown field of DecoderSpec 'layer'. Did you mean 'layers'",
+        ),
+        (lambda: decoder(**TASK.sizes, **small_sizes), "DecoderSpec needs layers"),
+        (lambda: jaxformer.open(None), "open needs the folder of a run, got None"),
+        (lambda: jaxformer.compare(None, None), "open needs the folder of a run, got None"),
+    ]
+    for call, expected in calls:
+        with pytest.raises(UserError, match=expected) as error:
+            call()
+        assert "\n" not in str(error.value)
+
+
+def test_a_misspelt_name_of_the_package_suggests_one():
+    with pytest.raises(AttributeError, match="no attribute 'trian'") as error:
+        _ = jaxformer.trian
+    assert error.value.obj is jaxformer and error.value.name == "trian"
 
 
 def test_seeds_and_rates_may_be_numbers_of_numpy():

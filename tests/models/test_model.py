@@ -165,7 +165,7 @@ def test_a_model_without_positions_or_spec_raises_one_line():
         UserError, match=r"WithoutPositions must be called as \(tokens, positions=None\)"
     ):
         check_model(WithoutPositions())
-    with pytest.raises(UserError, match=r"Dense.spec must have .*got NoneType without vocab_size"):
+    with pytest.raises(UserError, match=r"Dense.spec must .*got NoneType without vocab_size.*wrap"):
         check_model(nn.Dense(3))
 
 
