@@ -115,8 +115,9 @@ def fields() -> list[str]:
 def configs() -> list[str]:
     """Every config with its title and arguments."""
     lines = [
-        "`python experiments/run.py --config=FILE:ARGUMENTS`; with `--help` it prints the manual "
-        "of FILE. The first choice of an argument is its default.",
+        "`jaxformer run NAME:ARGUMENTS`, such as `jaxformer run mixit/retrieval:scale=tiny`; with "
+        "`--help` it prints the manual of the config. The first choice of an argument is its "
+        "default.",
         "",
     ]
     folder = ""
@@ -135,16 +136,14 @@ def configs() -> list[str]:
 
 def commands() -> list[str]:
     """Every command with its flags, their defaults and what its manual says of them."""
+    programs = {program.module: name for name, program in reversed(console.PROGRAMS.items())}
     lines = []
     for name in COMMANDS:
         module = importlib.import_module(name)
         manual = manual_of(module)
-        file = name.replace(".", "/") + ".py"
-        lines += [f"## {name.rpartition('.')[2]}", "", _first(manual), ""]
-        lines += [
-            f"`python {file if name.startswith('experiments.') else f'-m {name}'} --help`",
-            "",
-        ]
+        program = programs.get(name)
+        lines += [f"## {program or name.rpartition('.')[2]}", "", _first(manual), ""]
+        lines += [f"`{f'jaxformer {program}' if program else f'python -m {name}'} --help`", ""]
         table = _head("flag", "default", "what")
         for action in parser_of(module).flags:
             flag = name_of(action)

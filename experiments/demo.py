@@ -1,6 +1,6 @@
 """Demonstrates one result of each paper on a laptop within minutes: `make demo`.
 
-    python experiments/demo.py
+    jaxformer demo
 
 The result of a paper is printed as soon as its runs have finished. The last lines are a sentence
 for each paper with its numbers, error bars, scale and a link into the page. The page begins with

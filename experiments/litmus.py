@@ -1,6 +1,6 @@
 """Tests whether a task needs in-context reasoning: freezes parts of a transformer and compares.
 
-    python experiments/litmus.py --task retrieval --scale tiny --seeds 3
+    jaxformer litmus --task retrieval --scale tiny --seeds 3
 
   --task=NAME      a config of configs/ with variant=mixit
   --config=FILE    instead of --task: your training config with variant=... and scale=...

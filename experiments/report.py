@@ -3,7 +3,7 @@
     jaxformer report --only="Table 2"          prints rows
     jaxformer report --page=page.html          writes pages for a browser
     jaxformer report --csv=results.csv         writes all numbers of the ledger into one file
-    python experiments/report.py --write       writes RESULTS.md, docs/results and README.md
+    jaxformer report --write                   writes RESULTS.md, docs/results and README.md
 
   --only=NAME    shows only these rows: a paper, or how names of tables and figures begin
   --page=FILE    writes FILE with findings and ledger, and FILE_PAPER.html for each paper
@@ -96,6 +96,9 @@ def main(argv: Sequence[str]) -> int:
         print(f"wrote {args.csv}: {counted(len(rows), 'row')}")
     for line in problems:
         print(f"not used: {line}", file=sys.stderr)
+    if not records and not IS_CLONE:
+        folder = WORKSPACE / "results"
+        print(f"{folder} has no records; those of the papers are in a clone.", file=sys.stderr)
     return 0
 
 

@@ -1,6 +1,6 @@
 """Runs the missing runs of the papers' ledger, most informative first, within a time budget.
 
-    python experiments/reproduce.py --paper mixit --scale small --budget 30m --seeds 3
+    jaxformer reproduce --paper mixit --scale small --budget 30m --seeds 3
 
   --paper=NAME   mixit, random_attention, two_failure_modes, associations, attention_paths or all
   --only=TABLE   one table or figure, such as "Table 2"
@@ -18,8 +18,8 @@ Defaults are in parentheses.
 
 The tables that lack one or two runs for their verdict come first, the cheapest first, then the
 others. A run that several tables share runs once. Finished runs are recorded in results/. They
-replace records with fewer seeds and records of configs that have changed since. `python
-experiments/report.py --write` writes the pages from the records. Ctrl-C or SIGTERM saves and stops.
+replace records with fewer seeds and records of configs that have changed since. `jaxformer
+report --write` writes the pages from the records. Ctrl-C or SIGTERM saves and stops.
 The next start resumes the interrupted run. A run that fails is named and does not stop the others;
 the exit code is then 1.
 
@@ -110,7 +110,7 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
     if code is None:
         return 0
     if any(job.is_finished() for job in queue):
-        print("`python experiments/report.py --write` writes the pages.")
+        print("`jaxformer report --write` writes the pages.")
     return code
 
 

@@ -1,6 +1,9 @@
 """Runs one experiment: a config defines it, and a folder stores all of its files.
 
+    jaxformer run mixit/retrieval:variant=frozen_qk,scale=tiny
     python experiments/run.py --config=configs/mixit/retrieval.py:variant=frozen_qk,scale=tiny
+
+The second line is the same command in a clone.
 
 A config is FILE:ARGUMENTS. Its docstring describes the experiment, its time and its result.
 --config.FIELD=VALUE overrides any field, such as --config.optim.learning_rate=1e-3. --help prints

@@ -1,6 +1,6 @@
 """Runs grids over config fields and reports the best member of each model.
 
-    python experiments/sweep.py --workdir=runs/sweep \\
+    jaxformer sweep --workdir=runs/sweep \\
         --config='configs/mixit/retrieval.py:scale=small,variant={standard,frozen_qk}' \\
         --grid optim.learning_rate=1e-3,3e-3 --grid model.layers=2,4
 

@@ -1,6 +1,6 @@
 """Draws SA(rho), the cosine of two tokens after one attention layer, over (beta, rho).
 
-    python -m theory.phase_map --length 512 --out phase_map.png
+    jaxformer phase-map --length 512 --out phase_map.png
 
 The left panel is the limit T -> infinity of arXiv 2505.24333, the right panel the exact average at
 T tokens. The curve is beta_c(rho) = sqrt(2 / (1-rho)). The command writes a png, pdf or svg, and an
@@ -53,7 +53,7 @@ def cosine_from_overlaps(rho: Any, y_q: Any, y_p: Any) -> np.ndarray:
 
 @command
 def main(argv: Sequence[str]) -> int:
-    parser = Parser(prog="python -m theory.phase_map", description=__doc__)
+    parser = Parser(prog="jaxformer phase-map", description=__doc__)
     parser.add_argument("--length", type=int, default=512, help="tokens T (512)")
     parser.add_argument("--beta-max", type=float, default=4.0, help="largest beta (4)")
     parser.add_argument("--points", type=int, default=200, help="grid points per axis (200)")

@@ -1,6 +1,6 @@
 """Draws the cosine of two tokens after L layers over (beta, alpha_SA), with two boundaries.
 
-    python -m theory.trainability --layers 60 --length 128 --out trainability.png
+    jaxformer trainability --layers 60 --length 128 --out trainability.png
 
 Networks below alpha_c(beta) are in rank collapse, networks right of beta_c(0) = sqrt(2) in entropy
 collapse; the others can train. The default variances are taken from arXiv 2505.24333, figure 1c.
@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parse(argv: Sequence[str]) -> Any:
-    parser = Parser(prog="python -m theory.trainability", description=__doc__)
+    parser = Parser(prog="jaxformer trainability", description=__doc__)
     add = parser.add_argument
     add("--layers", type=int, default=60, help="depth L (60)")
     add("--length", type=int, default=128, help="tokens T (128)")

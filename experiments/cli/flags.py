@@ -188,9 +188,12 @@ def override(config: ConfigDict, name: str, text: str) -> Any:
 
 def run_command(config: str, overrides: Mapping[str, Any]) -> str:
     """Returns the shell command that runs "FILE:ARGUMENTS" with overrides."""
-    arguments = [f"--config={config}"]
+    name, colon, labels = config.partition(":")
+    if name.startswith("configs/"):
+        name = name.removeprefix("configs/").removesuffix(".py")
+    arguments = [f"{name}{colon}{labels}"]
     arguments += [f"--config.{name}={format_value(value)}" for name, value in overrides.items()]
-    return "python experiments/run.py " + " ".join(map(shlex.quote, arguments))
+    return "jaxformer run " + " ".join(map(shlex.quote, arguments))
 
 
 def format_value(value: Any) -> str:

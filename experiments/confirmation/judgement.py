@@ -76,7 +76,7 @@ def read(file: Path) -> tuple[str, list[Confirmed]]:
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{file} has no verdicts of confirm.py: {error!r:.100}.") from None
     if not is_whole:
-        raise UserError(f"{file} was edited; `confirm.py judge` writes it again.")
+        raise UserError(f"{file} was edited; `jaxformer confirm judge` writes it again.")
     return content["hash"], rows
 
 

@@ -93,7 +93,8 @@ def read(file: Path) -> Plan:
         )
     except OSError as error:
         raise UserError(
-            f"{file}: {error.strerror}; `confirm.py plan` writes a plan, or give --plan=FILE."
+            f"{file}: {error.strerror}; `jaxformer confirm plan` writes a plan, or give "
+            "--plan=FILE."
         ) from None
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{file} is not a plan of confirm.py: {error!r:.100}.") from None

@@ -24,7 +24,9 @@ def read(folder: Path) -> dict[tuple[str, str], Confirmed]:
     planned, verdicts = plan.read(folder / "PLAN.json"), folder / "VERDICTS.json"
     plan_hash, judged = judgement.read(verdicts)
     if judged and plan_hash != planned.hash:
-        raise UserError(f"{verdicts} belongs to another plan; `confirm.py judge` writes it again.")
+        raise UserError(
+            f"{verdicts} belongs to another plan; `jaxformer confirm judge` writes it again."
+        )
     waiting = [
         Confirmed(row.paper, row.item, NOT_YET_RUN, row.verdict, "", row.seeds, "", "", None, {})
         for row in planned.rows

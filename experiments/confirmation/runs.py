@@ -91,7 +91,7 @@ def _checked(plan: Plan, name: str, file: Path) -> Record:
     if {record.config_hash, config_hash(build.config_identity(record.config))} != {planned_hash}:
         raise UserError(
             f"{file} is not the run {name} of the plan {plan.name}: another config or other seeds. "
-            "Remove it and run `confirm.py run` again."
+            "Remove it and run `jaxformer confirm run` again."
         )
     if run.seeds and len(record.seeds) != run.seeds:
         raise UserError(

@@ -22,22 +22,31 @@ def of_the_papers(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.item.is_distinct]
 
 
-def lead(rows: Sequence[Row], paper: str) -> str:
-    """Returns the names of a paper's tables and figures by verdict."""
+def groups(rows: Sequence[Row], paper: str) -> dict[str, list[tuple[Row, str]]]:
+    """Returns a paper's tables and figures by verdict, then those that are not counted.
+
+    The text beside a row is its verdict, where the head of the group does not state it.
+    """
     paper_rows = [row for row in rows if row.paper.key == paper]
     claimed = of_the_papers(paper_rows)
-    named = {word: [row.item.name for row in claimed if row.verdict == word] for word in LEADS}
-    parts = [f"{LEADS[word]}: {'; '.join(names)}." for word, names in named.items() if names]
-    for head, others in (
-        ("Our own questions", [row for row in paper_rows if OURS in row.item.flags]),
-        (
-            "Not counted",
-            [r for r in paper_rows if not (r.item.is_distinct or OURS in r.item.flags)],
-        ),
-    ):
-        names = "; ".join(f"{row.item.name} ({row.verdict})" for row in others)
-        parts += [f"{head}: {names}."] if others else []
-    return " ".join(parts)
+    own = [row for row in paper_rows if OURS in row.item.flags]
+    others = [row for row in paper_rows if not (row.item.is_distinct or OURS in row.item.flags)]
+    grouped = {
+        head: [(row, "") for row in claimed if row.verdict == verdict]
+        for verdict, head in LEADS.items()
+    }
+    grouped["Our own questions"] = [(row, f" ({row.verdict})") for row in own]
+    grouped["Not counted"] = [(row, f" ({row.verdict})") for row in others]
+    return {head: members for head, members in grouped.items() if members}
+
+
+def lead(rows: Sequence[Row], paper: str) -> str:
+    """Returns the names of a paper's tables and figures by verdict."""
+    named = {
+        head: "; ".join(f"{row.item.name}{verdict}" for row, verdict in members)
+        for head, members in groups(rows, paper).items()
+    }
+    return " ".join(f"{head}: {names}." for head, names in named.items())
 
 
 def luck(rows: Sequence[Row]) -> str:

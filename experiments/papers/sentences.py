@@ -128,7 +128,7 @@ def noise(runs: Runs) -> str:
     before, after = (number(runs, "run", f"p_noise{cut}") for cut in ("", "_without_f2"))
     width = runs["run"].config["model"]["width"]
     return (
-        f"In a transformer of width {width} the last feed-forward layer (F2) holds the noise. "
+        f"In a transformer of width {width} the last feed-forward layer (F2) stores the noise. "
         "Replace it by zero, and the probability of the right answer goes from "
         f"{whole.percent()} % to {right.percent()} %, that of the noise from {before.percent()} % "
         f"to {after.percent()} %."

@@ -107,7 +107,7 @@ def _accuracy_by_variant(rows: list[Row]) -> list[str]:
             configs = {cell.config.partition(":")[0] for cell in row.item.cells.values()}
             shown.setdefault(min(configs), row)
     if not shown:
-        return ["No record yet: `python experiments/run.py --config=... --record` makes one."]
+        return ["No record yet: `jaxformer run --config=... --record` makes one."]
     names = [row.item.name.split(", ")[-1] for row in shown.values()]
     body = [[v, *(_accuracy(row, v) for row in shown.values())] for v in VARIANTS]
     levels = [[line.baseline for line in tables.lines(row)] for row in shown.values()]

@@ -223,7 +223,7 @@ def _from_tfds(name: str, prepared: str, per_class: int, read: Callable) -> dict
         why = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(
             f"{name} comes through TensorFlow Datasets, which failed ({why[0][:150]}). It needs "
-            "the extra [data], and once, with a network: python experiments/prepare.py --dataset "
+            "the extra [data], and once, with a network: jaxformer prepare --dataset "
             f"tfds:{name} --download (data.folder is its folder); or use images from a folder."
         ) from None
     by_class: dict[str, list[np.ndarray]] = defaultdict(list)

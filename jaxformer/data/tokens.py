@@ -190,9 +190,7 @@ def _load(folder: Path, modified_ns: int) -> Tokens:
         why = f"{folder} contains no prepared tokens"
         if partial.is_dir():
             why = f"the preparation of {folder} is not finished; run the same command again"
-        raise UserError(
-            f"{why}: python experiments/prepare.py --dataset text:FILE --out {folder}."
-        ) from None
+        raise UserError(f"{why}: jaxformer prepare --dataset text:FILE --out {folder}.") from None
     except OSError as error:
         raise UserError(f"cannot read {folder}: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:

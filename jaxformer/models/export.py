@@ -1,6 +1,6 @@
 """Exports a trained decoder as a Llama folder for Hugging Face's `transformers`.
 
-    python -m jaxformer.models.export RUN FOLDER
+    jaxformer export RUN FOLDER
 
     AutoModelForCausalLM.from_pretrained(FOLDER)    AutoTokenizer.from_pretrained(FOLDER)
 

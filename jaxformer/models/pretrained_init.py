@@ -85,8 +85,9 @@ def _loaded(spec: LoadedSpec) -> FromParams:
     if theirs.vocab_size != spec.vocab_size:
         raise UserError(
             f"{spec.source} has {theirs.vocab_size:,} tokens and the text {spec.vocab_size:,}. "
-            "Prepare the text with the tokenizer of the model (prepare.py --tokenizer=FOLDER). If "
-            f"the model has more tokens than its tokenizer, give task.vocab={theirs.vocab_size}."
+            "Prepare the text with the tokenizer of the model "
+            "(jaxformer prepare --tokenizer=FOLDER). "
+            f"If the model has more tokens than its tokenizer, give task.vocab={theirs.vocab_size}."
         )
     if theirs.length < spec.length:
         raise UserError(

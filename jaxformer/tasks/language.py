@@ -50,7 +50,7 @@ class PreparedText(DiskTask):
                 raise UserError(
                     f"the {name} part of {self.tokens or 'the chain'} has {span.stop - span.start} "
                     f"tokens, and an example needs {self._row_length}: use a longer text, a larger "
-                    "share of it (prepare.py), or a smaller task.window."
+                    "share of it (jaxformer prepare), or a smaller task.window."
                 )
 
     @property

@@ -39,7 +39,7 @@ class Text(Task):
         if text is not None and len(text) > MAX_TEXT_SYMBOLS:
             raise UserError(
                 f"the text {self.text!r} has {len(text):,} symbols, at most "
-                f"{MAX_TEXT_SYMBOLS:,} are possible here: prepare it (experiments/prepare.py) and "
+                f"{MAX_TEXT_SYMBOLS:,} are possible here: prepare it (`jaxformer prepare`) and "
                 "use the task next_token or masked_tokens."
             )
         if text is not None and len(text) // 10 < self._example_length:

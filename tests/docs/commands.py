@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import tomllib
+from pathlib import Path
 
 from experiments import run
 from experiments.cli import completion, console, flags
@@ -28,11 +29,12 @@ def check(line: str, monkeypatch) -> None:
     while re.match(r"[A-Z_]+=", words[0]):
         words.pop(0)
     if words[0] == "srun":
-        words = words[next(i for i, word in enumerate(words) if word.endswith("python")) :]
+        programs = ("python", "jaxformer")
+        words = words[next(i for i, word in enumerate(words) if word.endswith(programs)) :]
     what, *rest = words
     if what.endswith("python"):
         _python(rest, monkeypatch)
-    elif what == "jaxformer":
+    elif Path(what).name == "jaxformer":
         _jaxformer(rest, monkeypatch)
     elif what == "make":
         assert {*rest} <= {*TARGETS}, f"the Makefile has no target {rest}"
@@ -50,6 +52,8 @@ def _jaxformer(words: list[str], monkeypatch) -> None:
     if not words or words[0] in ("--help", "configs", "completion", "NAME"):
         return
     program, rest = console.PROGRAMS[words[0]], words[1:]
+    if not rest:  # a sentence that names the command
+        return
     if program.first_flag and rest and not rest[0].startswith("-"):
         is_config = program.first_flag == "--config"
         value = completion.config_path(rest[0]) if is_config else rest[0]

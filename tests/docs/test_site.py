@@ -82,7 +82,7 @@ def test_explorers_and_figures_have_pages(site):
     pictures = {f"figures/{file.stem}" for file in (ROOT / "results").glob("*.png")}
     gallery = site.complete("gallery", "<!-- gallery -->")
     assert made.keys() == pictures and all(f'href="{name}.html"' in gallery for name in pictures)
-    assert all("run.py --config=configs/" in body for body in made.values())
+    assert all("jaxformer run " in body for body in made.values())
     assert "figures/mixit-sde" in site.complete("papers/random_attention", "<!-- figures -->")
 
 

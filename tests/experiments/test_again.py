@@ -129,7 +129,7 @@ def test_fewer_seeds_and_another_scale(command, tmp_path):
 def test_a_dry_run_prints_the_time_and_makes_no_folder(command, tmp_path):
     code, text = command("--paper=one", "--dry-run")
     assert code == 0 and "would run 3 in about" in text
-    assert "python experiments/run.py --config=configs/mixit/retrieval.py:variant=mixit" in text
+    assert "jaxformer run mixit/retrieval:variant=mixit" in text
     assert not (tmp_path / "mine").exists()
 
 

@@ -118,7 +118,8 @@ def test_a_record_shows_its_numbers_and_its_command(folder):
     assert [step for step, _ in records[0].curves["validation"]["accuracy"]] == [20, 40, 60]
     text = "".join(report.render(records, problems).values())
     assert "| frozen_qk |" in text and "in context guess" in text
-    assert f"python experiments/run.py {TINY[0]} --config.data.test_size=40" in text
+    config = TINY[0].removeprefix("--config=configs/").replace(".py", "")
+    assert f"jaxformer run {config} --config.data.test_size=40" in text
 
 
 def test_a_changed_config_makes_a_record_stale(folder):

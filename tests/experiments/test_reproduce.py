@@ -180,7 +180,7 @@ def test_list_and_dry_run_start_nothing(command, tmp_path):
     assert code == 0 and "one Table 10: not run" in text and planning.OTHER_SCALE in text
     code, text = command("--paper=all", "--dry-run", "--budget=5m")
     assert code == 0 and "would run 2 in about 4 min 24 s; 3 more do not fit" in text
-    run = "python experiments/run.py --config=configs/mixit/retrieval.py:variant="
+    run = "jaxformer run mixit/retrieval:variant="
     assert run + "standard" in text and run + "mixit" not in text  # which does not fit
     assert not (tmp_path / "runs").exists()
 

@@ -1,11 +1,11 @@
 """Predicts in a second whether a transformer will train, by signal propagation at initialisation.
 
-    python -m theory.advise path/to/config.json            GPT-2, Llama, BERT, ViT, Pythia, T5, ...
-    python -m theory.advise FOLDER                         of a published model, or of a run
-    python -m theory.advise config.json --solve init-std --target-cosine 0.5
-    python -m theory.advise --layers 60 --width 768 --heads 12 --length 512 --alpha 1.0
-    python -m theory.advise --run DIR                      a run of jaxformer, at its start and now
-    python -m theory.advise --model FOLDER --tokens FILE   a published model on your text
+    jaxformer advise path/to/config.json            GPT-2, Llama, BERT, ViT, Pythia, T5, ...
+    jaxformer advise FOLDER                         of a published model, or of a run
+    jaxformer advise config.json --solve init-std --target-cosine 0.5
+    jaxformer advise --layers 60 --width 768 --heads 12 --length 512 --alpha 1.0
+    jaxformer advise --run DIR                      a run of jaxformer, at its start and now
+    jaxformer advise --model FOLDER --tokens FILE   a published model on your text
 
 A config.json describes the network that Hugging Face initialises. Flags alone describe the
 post-norm encoder of arXiv 2505.24333, without an output projection; --pre-norm, --causal, --gated,

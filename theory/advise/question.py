@@ -223,7 +223,7 @@ def _repeat_probability_of_file(path: Path) -> float:
 
 
 def _parser(manual: str | None) -> Parser:
-    parser = Parser(prog="python -m theory.advise", description=manual)
+    parser = Parser(prog="jaxformer advise", description=manual)
     add = parser.add_argument
     add(
         "config",

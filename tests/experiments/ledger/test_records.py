@@ -106,9 +106,7 @@ def test_seeds_do_not_tell_records_apart_and_a_run_has_one_name():
     assert record.key == key(record.config | {"n_seeds": 99}) != key(record.config | {"seed": 1})
     name = run_name(record.config, record.config_hash)
     assert name == f"mixit-retrieval-frozen_qk-small-{record.config_hash}"
-    assert record.command.startswith(
-        "python experiments/run.py --config=configs/mixit/retrieval.py"
-    )
+    assert record.command.startswith("jaxformer run mixit/retrieval:variant=frozen_qk")
 
 
 def test_a_number_edited_by_hand_is_noticed(tmp_path):

@@ -102,7 +102,7 @@ def test_a_paper_begins_with_its_rows_by_verdict(rows):
     assert "1 of them compare exact numbers" in summary.luck(rows)
     assert "Holm's method keeps 6 of 7 primary rules" in summary.luck(rows)
     assert summary.luck([]) == "No rule is decided yet."
-    assert "Held: Table 1" in paper_page(rows)
+    assert "- **Held**: [Table 1](#table-1); [Table 4](#table-4)" in paper_page(rows)
 
 
 def test_the_page_is_well_formed_and_needs_no_other_file(text, reader):
