@@ -22,6 +22,11 @@ os.environ.setdefault(
     + " --xla_cpu_parallel_codegen_split_count=1" * version("jaxlib").startswith("0.10."),
 )
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+# Threads of LAPACK wait for each other in a loop, which costs a third of a test of integrals.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Processes that tests start share the programs that the workers have compiled.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".jax_cache"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 import jax
 
@@ -34,10 +39,10 @@ from jaxformer.runtime import figure_style
 from tests import pictures
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
-jax.config.update("jax_compilation_cache_dir", str(ROOT / ".jax_cache"))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
-MAX_WORKER_BYTES = 1.2 * 2**30  # above it a worker drops its compiled programs
+# A worker above it drops its compiled programs, and the tests that follow trace them again.
+MEMORY_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+MAX_WORKER_BYTES = min(max(1.2 * 2**30, MEMORY_BYTES / 6), 2.0 * 2**30)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -84,11 +84,7 @@ def followed(tmp_path_factory):
 
 
 def run(root, *words):
-    environment = os.environ | {
-        "PYTHONPATH": str(root),
-        "JAX_COMPILATION_CACHE_DIR": str(flags.ROOT / ".jax_cache"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.3",
-    }
+    environment = os.environ | {"PYTHONPATH": str(root)}
     done = subprocess.run([sys.executable, *words], cwd=root, env=environment, capture_output=True)
     assert done.returncode == 0, (done.stdout + done.stderr).decode()[-3000:]
     return done.stdout.decode()

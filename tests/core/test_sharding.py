@@ -102,8 +102,7 @@ def on_eight_devices(program, *words):
     """Runs a program in a new process with eight simulated devices."""
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-        "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".jax_cache"),
+        "XLA_FLAGS": os.environ["XLA_FLAGS"] + " --xla_force_host_platform_device_count=8",
     }
     done = subprocess.run(
         [sys.executable, "-c", program, *words],

@@ -53,7 +53,16 @@ def test_the_commands_of_all_pages_are_understood(monkeypatch, capsys):
     assert not failures(lambda place, line: commands.check(line, monkeypatch), lines)
 
 
-@pytest.mark.parametrize("page", [name for name in PAGES if any(map(is_quick, BLOCKS[name]))])
+# The walks run it; its calls are those of tests of patches, wrapped modules and optimizers.
+SLOW_PAGES = ("docs/recipes.md",)
+QUICK_PAGES = [
+    pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW_PAGES))
+    for name in PAGES
+    if any(map(is_quick, BLOCKS[name]))
+]
+
+
+@pytest.mark.parametrize("page", QUICK_PAGES)
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     """From top to bottom in one namespace, as a notebook."""
     monkeypatch.chdir(tmp_path)

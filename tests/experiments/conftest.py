@@ -93,12 +93,8 @@ def finished(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def in_process():
-    """in_process(code) runs Python code in a new process with the compilation cache."""
-    environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
-        "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".jax_cache"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.3",
-    }
+    """in_process(code) runs Python code in a new process."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
 
     def run(code):
         return subprocess.run(

@@ -32,7 +32,6 @@ def start(workdir, *words, program=""):
         port = free.getsockname()[1]
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
-        "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".jax_cache"),
         "JAX_COORDINATOR_ADDRESS": f"localhost:{port}",
         "JAX_NUM_PROCESSES": "2",
     }

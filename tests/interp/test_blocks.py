@@ -20,17 +20,22 @@ def last_margin(logits_BxV):
     return logits_BxV[:, 3] - logits_BxV[:, 5]
 
 
-def networks():
-    yield DECODER, params_of("decoder")
-    for name in ("encoder", "recall"):
-        yield MODELS[name], params_of(name)
-    for family in ("llama", "gemma2"):  # grouped queries; windows, caps and two norms of a branch
-        model, params, _ = tiny(family, 11)
-        yield model, jax.tree.map(jnp.asarray, params)
+def network(name):
+    if name in MODELS:
+        return MODELS[name], params_of(name)
+    model, params, _ = tiny(name, 11)
+    return model, jax.tree.map(jnp.asarray, params)
 
 
-def test_grids_of_patches_equal_whole_runs():
-    for model, params in networks():
+# Causal, not causal, and grouped queries with windows, caps and two norms of a branch.
+DIFFERENT = ["decoder", "encoder", "gemma2"]
+
+
+@pytest.mark.parametrize(
+    "names", [DIFFERENT, pytest.param(["recall", "llama"], marks=pytest.mark.slow)]
+)
+def test_grids_of_patches_equal_whole_runs(names):
+    for model, params in map(network, names):
         whole = capture.patch(
             *(model, params, CLEAN, OTHERS, r"block_\d+/(before|states)"),
             lambda logits: last_margin(logits[:, 3]),

@@ -1,5 +1,6 @@
 """Gradients at addresses, and activations of many prompts on disk."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -16,22 +17,18 @@ def margin(logits):
 
 
 def test_gradients_predict_a_small_change():
-    slopes = capture.gradients(
-        DECODER, params_of("decoder"), TOKENS, names=["resid_post"], metric=margin
-    )
+    params, address, size = params_of("decoder"), "block_0/states", 1e-2
+    slopes = capture.gradients(DECODER, params, TOKENS, names=["resid_post"], metric=margin)
     assert list(slopes) == ["block_0/states", "block_1/states"]
-    address, size = "block_0/states", 1e-2
     direction = jnp.sign(slopes[address])
-    shifted = [
-        margin(
-            capture.intervene(
-                DECODER, params_of("decoder"), TOKENS, {address: lambda x, s=s: x + s * direction}
-            )
-        )
-        for s in (size, -size)
-    ]
+
+    @jax.jit
+    def shifted(size):
+        edits = {address: lambda x: x + size * direction}
+        return margin(capture.intervene(DECODER, params, TOKENS, edits))
+
     expected = 2 * size * jnp.abs(slopes[address]).sum()
-    np.testing.assert_allclose(shifted[0] - shifted[1], expected, rtol=0.02)
+    np.testing.assert_allclose(shifted(size) - shifted(-size), expected, rtol=0.02)
 
 
 def test_stored_activations_are_the_captured_ones_and_resume(tmp_path, monkeypatch):

@@ -55,7 +55,8 @@ def test_tasks_with_scores_of_their_own_have_them_too():
     retrieval = Retrieval(max_pairs=4, vocab=16)
     one = jax.vmap(retrieval.example)(jax.random.split(keys[0], 5), jnp.arange(5))
     for metrics in (retrieval.metrics, lambda logits, batch: noisy_metrics(logits, batch, 3)):
-        late, whole = metrics(DeferredLogits(h, kernel, 7), one), metrics(h @ kernel, one)
+        deferred = jax.jit(lambda: metrics(DeferredLogits(h, kernel, 7), one))  # noqa: B023
+        late, whole = deferred(), jax.jit(lambda: metrics(h @ kernel, one))()  # noqa: B023
         for a, b in zip(jax.tree.leaves(late), jax.tree.leaves(whole), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
@@ -109,14 +110,16 @@ def test_a_published_model_has_the_scores_of_all_its_logits(kind):
     positions = jnp.array([[0, 2, 4], [1, 2, 3]])
     batch = Batch(tokens, tokens[:, :3], jnp.ones((2, 3)))
     check_head(model)
-    late = deferred_logits(model, params, (tokens, positions), 2)
-    whole = model.apply({"params": params}, tokens, positions)
-    assert late.shape == whole.shape
-    for a, b in zip(
-        jax.tree.leaves(token_metrics(late, batch)),
-        jax.tree.leaves(token_metrics(whole, batch)),
-        strict=True,
-    ):
+
+    @jax.jit
+    def both(params):
+        late = deferred_logits(model, params, (tokens, positions), 2)
+        whole = model.apply({"params": params}, tokens, positions)
+        assert late.shape == whole.shape
+        return token_metrics(late, batch), token_metrics(whole, batch)
+
+    late, whole = both(params)
+    for a, b in zip(jax.tree.leaves(late), jax.tree.leaves(whole), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 

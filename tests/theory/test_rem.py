@@ -33,9 +33,10 @@ def mean_log_partition(beta, rho, T):
 
 
 # Every length compiles a new function: two of four are slow tests.
-@pytest.mark.parametrize(
-    "T", [pytest.param(T, marks=[pytest.mark.slow] * (T in (2, 512))) for T in LENGTHS]
-)
+TWO_LENGTHS = [pytest.param(T, marks=[pytest.mark.slow] * (T in (2, 512))) for T in LENGTHS]
+
+
+@pytest.mark.parametrize("T", TWO_LENGTHS)
 def test_reference_rows(T):
     row = columns("row_stats", T)
     args = row["beta"], row["rho"], T
@@ -72,7 +73,7 @@ def test_a_nearly_uniform_row():
         assert abs(float(rem.attention_entropy(0.02, 0.0, T)) - expected) < variance**2
 
 
-@pytest.mark.parametrize("T", LENGTHS)
+@pytest.mark.parametrize("T", TWO_LENGTHS)
 def test_identities_of_the_integrals(T):
     for s in SPREADS:
         row = integrals.row_statistics(s, T)

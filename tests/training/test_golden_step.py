@@ -34,17 +34,21 @@ def step_of(name):
     """Returns loss and norms of gradient, update and parameters after one step."""
     settings = MIXIT_SETTINGS if "/mixit/" in CONFIGS[name] else {}
     setup = build.phases(flags.load_with_overrides(CONFIGS[name], settings))[0].setup
-    before = setup.create()
     batch_at = setup.batch_at(jnp.zeros(1, jnp.uint32))
-    after, metrics = jax.jit(lambda state: setup.step()(state, batch_at(0)))(before)
-    update = jax.tree.map(lambda a, b: a - b, after.trainable, before.trainable)
-    params = Partition.merge(after.trainable, after.frozen)
-    return {
-        "loss": float(metrics["loss"][0]),
-        "gradient": float(metrics["gradient_norm"][0]),
-        "update": float(optax.global_norm(jax.tree.map(lambda x: x[0], update))),
-        "parameters": float(optax.global_norm(jax.tree.map(lambda x: x[0], params))),
-    }
+
+    @jax.jit
+    def quantities(before):
+        after, metrics = setup.step()(before, batch_at(0))
+        update = jax.tree.map(lambda a, b: a - b, after.trainable, before.trainable)
+        params = Partition.merge(after.trainable, after.frozen)
+        return {
+            "loss": metrics["loss"][0],
+            "gradient": metrics["gradient_norm"][0],
+            "update": optax.global_norm(jax.tree.map(lambda x: x[0], update)),
+            "parameters": optax.global_norm(jax.tree.map(lambda x: x[0], params)),
+        }
+
+    return quantities(setup.create())
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -62,7 +62,7 @@ def test_frozen_leaves_keep_their_bits_and_the_others_move():
 
 def test_the_gradient_norm_and_the_clip_do_not_see_frozen_leaves():
     """The norm is that of the trainable half, computed by hand from full gradients."""
-    state, step, apply = population(FROZEN_QK, [1e-2])
+    state, step, apply = population(FROZEN_QK, [1e-2], layers=1)
     batch = batch_of(1)
     _, metrics = jax.jit(step)(state, batch)
 
@@ -99,7 +99,8 @@ def test_frozen_qk_saves_the_cost_of_its_weight_gradients():
 
 @pytest.mark.parametrize("member_loop", ["vmap", "map"])
 def test_a_diverging_member_keeps_its_last_good_state_and_stops_alone(member_loop):
-    state, step, _ = population(STANDARD, [1e-2, 1e30], clip=0.0, member_loop=member_loop)
+    options = {"clip": 0.0, "member_loop": member_loop, "layers": 1}
+    state, step, _ = population(STANDARD, [1e-2, 1e30], **options)
     step = jax.jit(step)
     for i in range(6):
         state, metrics = step(state, batch_of(2, i))
@@ -115,7 +116,8 @@ def test_a_diverging_member_keeps_its_last_good_state_and_stops_alone(member_loo
 def test_members_side_by_side_and_in_turn_agree_with_one_alone():
     losses = {}
     for how, rates in [("vmap", [1e-2, 3e-2]), ("map", [1e-2, 3e-2]), ("alone", [1e-2])]:
-        state, step, _ = population(STANDARD, rates, member_loop="map" if how == "map" else "vmap")
+        loop = "map" if how == "map" else "vmap"
+        state, step, _ = population(STANDARD, rates, member_loop=loop, layers=1)
         step = jax.jit(step)
         for i in range(3):
             batch = jax.tree.map(lambda x: x[: len(rates)], batch_of(2, i))  # noqa: B023
@@ -125,7 +127,7 @@ def test_members_side_by_side_and_in_turn_agree_with_one_alone():
 
 
 def test_evaluation_scores_every_example_of_every_member():
-    state, _, apply = population(STANDARD, [1e-2, 1e-2])
+    state, _, apply = population(STANDARD, [1e-2, 1e-2], layers=1)
     test = SOURCE.heldout().test
     scores = make_evaluate(apply, TASK, 5)(state.trainable, state.frozen, test)
     assert scores["loss"].value.shape == (2, 16)

@@ -154,8 +154,8 @@ def test_a_complete_optimizer_is_used_as_it_is(setups):
     call_train(optimizer=given)
     (setup,) = setups
     assert setup.population.rates == (1.0,)
-    params = setup.init(jax.random.key(0))
-    gradient = jax.tree.map(lambda leaf: 7.0 * leaf + 1.0, params)
+    params = jax.jit(setup.init)(jax.random.key(0))
+    gradient = jax.jit(lambda tree: jax.tree.map(lambda leaf: 7.0 * leaf + 1.0, tree))(params)
     state, expected_state = setup.tx.init(params), given.init(params)
     for _ in range(3):
         updates, state = setup.tx.update(gradient, state, params)

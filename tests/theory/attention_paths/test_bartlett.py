@@ -87,7 +87,8 @@ def test_log_prior_is_the_wishart_density_with_its_jacobian(theta):
     np.testing.assert_allclose(ours[1] - ours[0], expected[1] - expected[0], rtol=1e-10)
 
 
-@pytest.mark.parametrize("N", [2, 6])
+# The density of invertible matrices is tested above.
+@pytest.mark.parametrize("N", [2, pytest.param(6, marks=pytest.mark.slow)])
 def test_prior_moments(N):
     """Moments are exact at every width, also below the number of paths, where U is singular."""
     layout, draws = bartlett.ranked_layout((2, 2), (N,) * 3), 40_000

@@ -36,7 +36,8 @@ def params():
 @pytest.fixture(scope="module")
 def activations(params):
     names = ["embedded", "block_0/attn/weights", "block_1/attn/weights"]
-    return [np.asarray(capture.capture(MODEL, params, TOKENS, names=names)[x]) for x in names]
+    found = jax.jit(lambda p: capture.capture(MODEL, p, TOKENS, names=names))(params)
+    return [np.asarray(found[name]) for name in names]
 
 
 READOUTS = {"last": lambda x: x[:, -1], "first": lambda x: x[:, 0], "mean": lambda x: x.mean(1)}
