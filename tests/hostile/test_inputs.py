@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from experiments.cli import flags
+from experiments.cli import console, flags
 from jaxformer.io.run_folder import flatten_config
 from jaxformer.models.pretrained import tiny
 from jaxformer.runtime.command_line import Parser
@@ -38,13 +38,15 @@ def commands() -> list[str]:
     for package in ("experiments", "theory", "jaxformer"):
         for file in sorted((flags.ROOT / package).rglob("*.py")):
             text, name = file.read_text(), file.relative_to(flags.ROOT).with_suffix("")
-            has_parser = "Parser(" in text or file.stem == "__main__"
+            siblings = file.parent.glob("*.py") if file.stem == "__main__" else [file]
+            has_parser = any("Parser(" in sibling.read_text() for sibling in siblings)
             if '__name__ == "__main__"' in text and has_parser:
                 found.append(".".join(name.parts).removesuffix(".__main__"))
     return [name for name in found if re.search(ONLY, name)]
 
 
 COMMANDS = commands()
+CONSOLE = "experiments.cli.console"  # `jaxformer`, which has names of programs and no parser
 LARGEST = {int: 1e15, float: 1e30}
 VALUES = (
     "", " ", "0", "-1", "1", "2", "1e26", "1e300", "-1e300", "1e999", "nan", "inf", "-inf",
@@ -121,6 +123,8 @@ def inputs(monkeypatch) -> list[Input]:
             for around in AROUND.get(command, ([],)):
                 forms = with_flag(around, flag) if flag else with_word(around)
                 every += [Input(command, words) for words in forms]
+    if re.search(ONLY, CONSOLE):
+        every += [Input(CONSOLE, words) for words in console_words()]
     for file in () if ONLY else flags.config_files():
         config = f"--config={file}:scale=tiny"
         for field, old in flatten_config(flags.load_config(f"{file}:scale=tiny").to_dict()).items():
@@ -130,6 +134,15 @@ def inputs(monkeypatch) -> list[Input]:
                 for v in VALUES
             ]
     return random.Random(SEED).sample(every, min(INPUTS, len(every)))
+
+
+def console_words() -> list[list[str]]:
+    """Returns each value as the name of a program, and as the first word of each program."""
+    names = [[name] for name in (*console.PROGRAMS, "completion", "complete", "configs")]
+    ends = {name: ["--dry-run"] for name in ("run", "train", "sweep", "reproduce")}
+    return [
+        [*name, value, *ends.get("".join(name), [])] for name in ([], *names) for value in VALUES
+    ]
 
 
 def with_flag(around: list[str], flag: str) -> list[list[str]]:
@@ -154,7 +167,7 @@ def ask(tmp_path_factory):
     folder = tmp_path_factory.mktemp("asked")
     tiny.save("gpt2", folder / "gpt2", tiny.TEXTS)
     (folder / "p.txt").write_text("Madrid is located in\tSpain\n")
-    words = [sys.executable, "-m", "tests.hostile.input_server", *COMMANDS]
+    words = [sys.executable, "-m", "tests.hostile.input_server", *COMMANDS, CONSOLE]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     environment = os.environ | {"PYTHONPATH": str(flags.ROOT), "HF_HUB_OFFLINE": "1"}
     with subprocess.Popen(words, cwd=folder, env=environment, **pipes) as server:
@@ -237,6 +250,7 @@ def test_the_commands_are_found():
     if not ONLY:
         assert {"experiments.cut", "experiments.run", "theory.advise"} < {*COMMANDS}
         assert {*AROUND} < {*COMMANDS} and "experiments.schedule.child" not in COMMANDS
+        assert {program.module for program in console.PROGRAMS.values()} <= {*COMMANDS}
     assert with_word(["a", "--x=1", "b"])[:: len(VALUES)] == [
         ["", "b", "--x=1"],
         ["a", "", "--x=1"],
