@@ -60,7 +60,9 @@ gpu-day: venv
 
 # Sphinx comes with the extra `docs`; the site needs no network.
 docs: venv
-	@$(PY) -c 'import furo, myst_parser, sphinx' 2>/dev/null || $(PY) -m pip install --quiet --editable '.[docs]'
+	@$(PY) -c 'import furo, myst_parser, sphinx' 2>/dev/null \
+	  || $(PY) -m pip install --quiet --constraint constraints.txt --editable '.[docs]' \
+	  || { echo 'the site needs the extra [docs], which pip cannot install here'; exit 1; }
 	@$(PY) docs/generate.py
 	@$(PY) -m sphinx -q -W --keep-going -b html docs build/docs
 	@echo 'open build/docs/index.html'

@@ -25,9 +25,11 @@ class Figure(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The name of the config, its scale and the fields that the command sets."""
+        """The name of the config, its arguments and the fields that the command sets."""
+        name, _, arguments = self.record["config_file"].partition(":")
+        name = name.removeprefix("configs/").removesuffix(".py")
         overrides = [f"{name} = {value}" for name, value in self.record["overrides"].items()]
-        return ", ".join([self.record["config"]["name"], self.record["scale"], *overrides])
+        return ", ".join([name, *arguments.replace("=", " = ").split(","), *overrides])
 
     @property
     def page(self) -> str:
