@@ -2,16 +2,16 @@ r"""Theorems and tables of lemmas of the associations paper: predicted, measured
 
     python experiments/run.py --config=configs/associations/theory.py:scale=small
 
-scale  what                                             time             hold, corrected, fail
-tiny   N = 16, too small for the limits                 12 CPU seconds   37, 12, 10 rows
-small  N = T/4 = 64, 4,096 samples; counts at N = 1000  25 CPU seconds   39, 15, 5 rows
-paper  the same with 8 times the samples                CPU minutes      39, 15, 5 rows
+scale  what                                             time             expected: rows that hold
+tiny   N = 16, too small for the limits                 12 CPU seconds   37 (12, 10)
+small  N = T/4 = 64, 4,096 samples; counts at N = 1000  25 CPU seconds   39 (15, 5)
+paper  the same with 8 times the samples                CPU minutes      39 (15, 5)
 
-A row compares a claim of the paper with a measurement: it holds, it holds with a corrected
-constant, or it fails. docs/associations.md explains the rows that do not hold. Limits are tested at
-2 %, Theorem 1 at 4 %. Theorem 2 is tested at N = 256 within 12 %, because its corrections are of
-order 1/N (6 % at N = 256). T is the length, N the vocabulary without the noise token, and alpha the
-probability of the noise token.
+A row compares a claim of the paper with a measurement: it holds or, in brackets, holds with a
+corrected constant, or fails. docs/associations.md explains the rows that do not hold. Limits are
+tested at 2 %, Theorem 1 at 4 %. Theorem 2 is tested at N = 256 within 12 %, because its corrections
+are of order 1/N (6 % at N = 256). T is the length, N the vocabulary without the noise token, and
+alpha the probability of the noise token.
 """
 
 from configs import common

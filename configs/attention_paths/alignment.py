@@ -2,8 +2,8 @@ r"""Kernel-task alignment: the labels move into the leading components of the ke
 
     python experiments/run.py --config=configs/attention_paths/alignment.py:scale=small
 
-scale  what                                  time             share of the labels in five leading
-                                                              components
+scale  what                                  time             expected share of the labels in the
+                                                              five leading components
 tiny   8 tokens, 20 features, two datasets   2 CPU seconds    larger at N=5 than in the GP limit
 small  the paper's task, 3 datasets          4 CPU seconds    .18 in the GP limit, .81 at N=10
 paper  10 datasets                           12 CPU seconds   .21 in the GP limit, .81 at N=10

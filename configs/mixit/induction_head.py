@@ -14,6 +14,8 @@ Trains on retrieval as in configs/mixit/retrieval.py, then measures the attentio
 members on the test set. An induction head has two numbers, each of the strongest head of a layer:
 `pairing/layer 1`, attention from the answer in the context to its key, and `induction/layer 2`,
 from the query to the answer. Uniform attention has `pairing_by_chance` and `induction_by_chance`.
+`accuracy/strongest head cut`, `weakest head cut` and `all heads cut` are the accuracies without
+heads in the layer of the strongest induction head: .989, .999 and .072 with Frozen-QK.
 The figure shows the maps of one sequence. look.py shows the same for any finished decoder run.
 """
 

@@ -13,7 +13,7 @@ from experiments.papers.associations import claims_samples
 from experiments.papers.associations.claims import PAPER as ASSOCIATIONS
 from experiments.papers.attention_paths import claims_weights
 from experiments.papers.attention_paths.claims import PAPER as ATTENTION_PATHS
-from experiments.papers.mixit import claims_collapse, claims_language
+from experiments.papers.mixit import claims_collapse, claims_induction, claims_language
 from experiments.papers.mixit.claims import PAPER as MIXIT
 from experiments.papers.mixit.claims_version_b import PAPER as RANDOM_ATTENTION
 from experiments.papers.primary_rules import with_primary_rules
@@ -27,7 +27,7 @@ def with_items(paper: Paper, items: tuple[Item, ...]) -> Paper:
 
 
 KNOWN = (
-    with_items(MIXIT, claims_language.OF_VERSION_A),
+    with_items(MIXIT, (*claims_language.OF_VERSION_A, *claims_induction.OF_VERSION_A)),
     with_items(RANDOM_ATTENTION, claims_collapse.OF_VERSION_B),
     with_items(TWO_FAILURE_MODES, claims_initialisation.ITEMS),
     with_items(ASSOCIATIONS, claims_samples.ITEMS),
