@@ -5,11 +5,13 @@ import dataclasses
 import pytest
 
 import jaxformer
-from experiments.anatomy_report import components
+from experiments.anatomy_report import components, judge, parts, study, subject
 from experiments.anatomy_report.inside import RANKS, examine
 from experiments.anatomy_report.pairs import pairs_of_task
+from experiments.anatomy_report.store import Store
 from jaxformer.core.settings import DataSettings
 from jaxformer.models.recall import recall
+from jaxformer.tasks.memorize import Memorize
 from jaxformer.tasks.recall import Recall
 
 
@@ -41,3 +43,18 @@ def test_the_last_mlp_holds_the_noise():
     texts = [text for text, _ in components.sentences(found, components.decide(found.effects))]
     (text,) = [text for text in texts if text.startswith("The MLP of block 1")]
     assert "; rank 1 % has the other sign: -0." in text
+
+
+@pytest.mark.slow  # trains ten small networks
+def test_the_mlp_stores_a_table_and_attention_need_not_be_trained():
+    """The table has 576 entries, which one small network just memorises."""
+    sizes = {"width": 16, "layers": 1, "heads": 2}
+    what = subject.of_task(Memorize(24), steps=400, batch_size=256, rates=(1e-2,), **sizes)
+    chosen = [part for part in parts.PARTS if part.name in (parts.ATTENTION, parts.MLP)]
+    variants = parts.variants_of(chosen, [parts.FROZEN], can_mix=False)
+    found = study.Study(what, variants, Store(None), max_seeds=5)
+    assert study.run(found, budget=600)
+    table = found.table()
+    assert table.whole.score.mean > 0.95
+    assert table.verdict(parts.ATTENTION) == judge.MAY_STAY_RANDOM
+    assert table.verdict(parts.MLP) == judge.MUST_TRAIN
