@@ -22,7 +22,7 @@ VERBS = {
     "direct": "read at the output",
 }
 MAX_PROMPTS = 6  # of each attention map
-MAX_PARTS = 4  # in the sentences, of components and of heads
+MAX_PARTS = 3  # in the sentences, of components and of heads
 
 
 class DecidedEffect(NamedTuple):

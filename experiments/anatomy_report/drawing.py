@@ -1,7 +1,8 @@
 """The drawing of a network as boxes, each coloured by what is lost without its part.
 
 The same boxes are drawn as SVG, whose colours follow the page (light or dark), and with matplotlib.
-A view selects the variant that a box shows: by default the part removed, and else frozen.
+A view selects the variant that a box shows: by default the part removed, and frozen if this is open
+or was not tried.
 """
 
 import textwrap
@@ -120,7 +121,10 @@ def shown_row(table: Table, part: str, view: str) -> Judged | None:
     """Returns the comparison that a box shows."""
     if view != WITHOUT:
         return table.find(part, view)
-    return table.find(part, REMOVED) or table.find(part, FROZEN)
+    removed, frozen = (table.find(part, method) for method in (REMOVED, FROZEN))
+    if removed is None or (removed.outcome == OPEN and frozen is not None):
+        return frozen
+    return removed
 
 
 def loss_text(table: Table, row: Judged) -> str:

@@ -24,6 +24,7 @@ SHIFTS = {
     Variant("attention", REMOVED): -0.6,
     Variant("attention", FIXED_MIXING): -0.5,
     Variant("queries and keys", FROZEN): 0.0,
+    Variant("queries and keys", REMOVED): -0.04,
     Variant("MLP", REMOVED): 0.0,
     Variant("MLP", FROZEN): -0.2,
     Variant("embedding", FROZEN): -0.04,
@@ -95,6 +96,8 @@ def test_the_drawing_shows_losses_that_were_decided_only(report):
     assert boxes["attention"].lines[1] == "removed: −76 %"
     assert boxes["attention"].lost == pytest.approx(0.76, abs=0.01)
     assert boxes["MLP"].lines[1] == "removed: no loss" and boxes["MLP"].lost == 0
+    # Removal is open, the frozen part was decided.
+    assert boxes["queries and keys"].lines[1] == "frozen: no loss"
     assert boxes["embedding"].lines[1] == "frozen: open" and boxes["embedding"].state == judge.OPEN
     inner, outer = boxes["queries and keys"], boxes["attention"]
     assert outer.x < inner.x and inner.x + inner.width < outer.x + outer.width
