@@ -57,7 +57,7 @@ import numpy as np
 from rich.table import Table
 
 from experiments.cli.describe import show
-from experiments.papers.associations import laser_search, next_token
+from experiments.papers.associations import laser_search, laser_tables, next_token
 from experiments.papers.associations.row_file import RowFile
 from jaxformer import loading, surgery
 from jaxformer.core import paths
@@ -69,7 +69,6 @@ from jaxformer.runtime.progress import StatusLine
 
 FULL, CUT = "the full model", "the cut model"
 FRACTIONS = "0.01,0.02,0.05,0.1,0.2,0.3,0.4,0.6,0.8,1"
-NOT_SCORES = ("matrix", "fraction", "rank", "reason", "halves")
 SEARCHED = r"block_\d+/mlp/(in|out)"  # the matrices of a search without --matrix
 
 
@@ -85,6 +84,19 @@ class Model(NamedTuple):
 
 @command
 def main(argv: Sequence[str]) -> int:
+    arguments = _parse(argv)
+    fractions = (arguments.fraction or FRACTIONS).split(",")
+    fractions = [*dict.fromkeys(map(_fraction, fractions))]
+    folder = loading.published(arguments.models[0], arguments.revision)
+    loaded, config = _load(arguments, folder)
+    if arguments.search:
+        return _search(arguments, loaded, fractions)
+    if not (arguments.matrix and arguments.prompt and arguments.fraction) or len(fractions) != 1:
+        raise UserError("give --matrix, one --fraction and --prompt, or --search.")
+    return _cut(arguments, loaded, fractions[0], folder, config)
+
+
+def _parse(argv: Sequence[str]) -> Any:
     parser = Parser(__doc__)
     parser.add_argument("models", nargs="*", metavar="MODEL")
     parser.add_argument("--matrix", default="")
@@ -106,9 +118,12 @@ def main(argv: Sequence[str]) -> int:
         raise UserError(
             f"give one model, a folder or a name on the hub, got {len(arguments.models)}."
         )
-    source, fractions = arguments.models[0], (arguments.fraction or FRACTIONS).split(",")
-    fractions = [*dict.fromkeys(map(_fraction, fractions))]
-    folder = loading.published(source, arguments.revision)
+    return arguments
+
+
+def _load(arguments: Any, folder: Path | None) -> tuple[Model, Any]:
+    """Returns the model with its tokenizer, and its config; `folder` is None for a run."""
+    source = arguments.models[0]
     if folder is None:
         model, params, config = loading.load(
             source, revision=arguments.revision, dtype=arguments.dtype
@@ -123,37 +138,33 @@ def main(argv: Sequence[str]) -> int:
     against = (next_token.NO_TOKEN, "")
     if arguments.against:
         against = next_token.first_token(tokenizer, arguments.against)
-    loaded = Model(model, params, tokenizer, *against)
-    if arguments.search:
-        return _search(arguments, loaded, fractions)
-    if (
-        not arguments.matrix
-        or not arguments.prompt
-        or len(fractions) != 1
-        or not arguments.fraction
-    ):
-        raise UserError("give --matrix, one --fraction and --prompt, or --search.")
-    if arguments.save and folder is None:
+    return Model(model, params, tokenizer, *against), config
+
+
+def _cut(arguments: Any, loaded: Model, fraction: float, folder: Path | None, config: Any) -> int:
+    """Cuts the matrices once, compares the next tokens, and saves the cut model if requested."""
+    source, save = arguments.models[0], arguments.save
+    if save and folder is None:
         raise UserError(f"--save writes published models; {source} is a run.")
-    if arguments.save and folder and arguments.save.resolve() == folder.resolve():
-        raise UserError(f"--save={arguments.save} would write over the model that is cut.")
+    if save and folder and save.resolve() == folder.resolve():
+        raise UserError(f"--save={save} would write over the model that is cut.")
     targets = [arguments.target] if arguments.target else []
-    prompt = next_token.encode(tokenizer, [arguments.prompt], targets)
-    cut = surgery.laser(params, arguments.matrix, fractions[0])
+    prompt = next_token.encode(loaded.tokenizer, [arguments.prompt], targets)
+    cut = surgery.laser(loaded.params, arguments.matrix, fraction)
     undefined = _compare(loaded, cut, prompt, arguments.top)
-    for path in laser_search.matching_matrices(params, arguments.matrix):
-        matrix = surgery.matrices(params, path)[path]
-        rank = surgery.rank_of(matrix, fractions[0])
+    for path in laser_search.matching_matrices(loaded.params, arguments.matrix):
+        matrix = surgery.matrices(loaded.params, path)[path]
+        rank = surgery.rank_of(matrix, fraction)
         print(f"{path}: {matrix.shape[0]} x {matrix.shape[1]}, rank {rank} kept")
     _print_notes(prompt, loaded)
-    if arguments.save and CUT not in undefined:
-        save_folder(arguments.save, model, cut, config, folder)
-        print(f"the cut model: {arguments.save}")
+    if save and CUT not in undefined:
+        save_folder(save, loaded.model, cut, config, folder)
+        print(f"the cut model: {save}")
     if undefined:
         names = " and ".join(undefined)
-        if arguments.save and CUT in undefined:
+        if save and CUT in undefined:
             names += " (not saved)"
-        raise _not_finite(f"from {names}", arguments, params)
+        raise _not_finite(f"from {names}", arguments, loaded.params)
     return 0
 
 
@@ -246,8 +257,8 @@ def _search(arguments, loaded: Model, fractions: list[float]) -> int:
                 line.show(f"{len(rows())} of {len(cuts)} rows  {matrix}")
     finally:
         line.close()
-    _print_rows(rows(), arguments.top, sort)
-    _print_best_layers(rows(), sort)
+    laser_tables.print_rows(rows(), arguments.top, sort)
+    laser_tables.print_best_layers(rows(), sort)
     _print_notes(prompts, loaded)
     print(f"all {len(done)} rows: {row_file.file}")
     undefined = [row for row in rows() if "reason" in row]
@@ -255,41 +266,6 @@ def _search(arguments, loaded: Model, fractions: list[float]) -> int:
         where = f"in {len(undefined)} of {len(rows())} rows"
         raise _not_finite(where, arguments, loaded.params)
     return 0
-
-
-def _print_rows(rows: list[dict[str, Any]], top: int, sort: str) -> None:
-    """Prints the uncut model, then the best cuts.
-
-    Cuts without finite logits come last, with dashes.
-    """
-    (uncut,) = [row for row in rows if not row["matrix"]]
-    cuts = [row for row in rows if row["matrix"]]
-    finite = [row for row in cuts if "reason" not in row]
-    finite.sort(key=lambda row: -laser_search.rank_value(row, sort))
-    cuts = finite + [row for row in cuts if "reason" in row]
-    names = [name for name in uncut if name not in NOT_SCORES]
-    table = Table("matrix", "fraction", "rank", *names, box=None, pad_edge=False)
-    for row in [uncut, *cuts[:top]]:
-        rank = str(row["rank"]) if row["matrix"] else "all"
-        cells = [number(row[name]) for name in names]
-        table.add_row(row["matrix"] or "nothing cut", number(row["fraction"]), rank, *cells)
-    show(table)
-
-
-def _print_best_layers(rows: list[dict[str, Any]], sort: str) -> None:
-    """Prints the layer that is best for each kind of matrix, with scores on other prompts."""
-    (uncut,) = [row for row in rows if not row["matrix"]]
-    finite = [row for row in rows if row["matrix"] and "reason" not in row]
-    if len(uncut["halves"]) < 2 or not finite:
-        return
-    names = [name for name in uncut["halves"][1] if name not in NOT_SCORES]
-    table = Table("kind", "matrix", "fraction", *names, box=None, pad_edge=False)
-    scored = {"": uncut} | laser_search.best_by_kind(finite, sort)
-    for kind, row in scored.items():
-        cells = [number(row["halves"][1].get(name)) for name in names]
-        table.add_row(kind, row["matrix"] or "nothing cut", number(row["fraction"]), *cells)
-    print(f"\nThe best layer by {sort} on every other prompt; scores on the remaining prompts:")
-    show(table)
 
 
 def _fraction(argument: str) -> float:

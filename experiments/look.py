@@ -56,6 +56,24 @@ from jaxformer.runtime.command_line import Parser, command, count
 
 @command
 def main(argv: Sequence[str]) -> int:
+    args = _parser().parse_args(argv)
+    if len(args.folders) != 1:
+        raise UserError(
+            "give the folder of one finished run, or one published model, got "
+            f"{len(args.folders)} folders."
+        )
+    is_model = bool(args.prompt) or loading.is_published(args.folders[0])
+    source = loading.published(args.folders[0]) if is_model else None
+    if source is not None:
+        return _look_at_published(source, args)
+    if args.prompt or args.target:
+        raise UserError(
+            f"--prompt and --target are for published models; {args.folders[0]} is a run."
+        )
+    return _look_at_run(Workdir(args.folders[0]), args)
+
+
+def _parser() -> Parser:
     parser = Parser(__doc__)
     add = parser.add_argument
     add(
@@ -74,21 +92,10 @@ def main(argv: Sequence[str]) -> int:
     add("--prompt", default="", help="the text that a published model reads")
     add("--target", default="", help="a next token whose probability by block is shown")
     add("--sequences", type=count, default=256, metavar="N", help=sequences_help)
-    args = parser.parse_args(argv)
-    if len(args.folders) != 1:
-        raise UserError(
-            "give the folder of one finished run, or one published model, got "
-            f"{len(args.folders)} folders."
-        )
-    is_model = bool(args.prompt) or loading.is_published(args.folders[0])
-    source = loading.published(args.folders[0]) if is_model else None
-    if source is not None:
-        return _look_at_published(source, args)
-    if args.prompt or args.target:
-        raise UserError(
-            f"--prompt and --target are for published models; {args.folders[0]} is a run."
-        )
-    folder = Workdir(args.folders[0])
+    return parser
+
+
+def _look_at_run(folder: Workdir, args: Any) -> int:
     members = _chosen_members(folder)
     out, figure_name = args.plot or folder.path, "inspect.png"
     if out.suffix in figure_style.ENDINGS:

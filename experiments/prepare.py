@@ -22,6 +22,7 @@ except ModuleNotFoundError:
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.data import datasets, tfds
@@ -37,6 +38,48 @@ from jaxformer.runtime.progress import StatusLine
 
 @command
 def main(argv: Sequence[str]) -> int:
+    args = _parser().parse_args(argv)
+    if args.check:
+        tokens = open_tokens(args.check)
+        tokens.verify()
+        print(f"complete: {tokens.summary()}")
+        return 0
+    if args.dataset.startswith("tfds:") and not args.out:
+        name = args.dataset.removeprefix("tfds:")
+        print(tfds.summary(name, args.tfds_dir, args.download))
+        return 0
+    _check(args)
+    shares = (args.validation, args.test)
+    corpus = datasets.corpus(
+        args.dataset,
+        documents=args.documents,
+        text=args.text,
+        label=args.label,
+        files=args.files,
+        tfds_dir=args.tfds_dir,
+        download=args.download,
+        shares=shares,
+    )
+    flags = {name: getattr(args, name) for name in ("dataset", "documents", "text", "label")}
+    line = StatusLine()
+    try:
+        tokens = prepare(
+            corpus,
+            Path(args.out),
+            kind=args.tokenizer,
+            shares=shares,
+            show=lambda text: line.show(text) if line.is_due() else None,
+            more_settings=flags,
+            download=args.download,
+            tokenizer=tokenizer_of_model(args.tokenizer),
+        )
+    finally:
+        line.close()
+    print(tokens.summary())
+    return 0
+
+
+def _parser() -> Parser:
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--dataset", default="", metavar="NAME", help="the text: see above")
@@ -112,16 +155,11 @@ def main(argv: Sequence[str]) -> int:
         metavar="DIR",
         help="read prepared tokens and compare every checksum; do nothing else",
     )
-    args = parser.parse_args(argv)
-    if args.check:
-        tokens = open_tokens(args.check)
-        tokens.verify()
-        print(f"complete: {tokens.summary()}")
-        return 0
-    if args.dataset.startswith("tfds:") and not args.out:
-        name = args.dataset.removeprefix("tfds:")
-        print(tfds.summary(name, args.tfds_dir, args.download))
-        return 0
+    return parser
+
+
+def _check(args: Any) -> None:
+    """Raises UserError if arguments are missing or contradict each other."""
     if not (args.dataset and args.out):
         raise UserError(f"give --dataset=NAME and --out=DIR; NAME is {', '.join(datasets.KNOWN)}.")
     check_choice("kind of documents", args.documents, ("file", "line"))
@@ -136,36 +174,8 @@ def main(argv: Sequence[str]) -> int:
             f"the text of {args.dataset} is in its field {hub_dataset.text!r}, "
             f"got --text={args.text}."
         )
-    shares = (args.validation, args.test)
-    for name, share in zip(("validation", "test"), shares, strict=True):
-        check_range(f"the share of {name}", share, 0, 0.45)
-    corpus = datasets.corpus(
-        args.dataset,
-        documents=args.documents,
-        text=args.text,
-        label=args.label,
-        files=args.files,
-        tfds_dir=args.tfds_dir,
-        download=args.download,
-        shares=shares,
-    )
-    flags = {name: getattr(args, name) for name in ("dataset", "documents", "text", "label")}
-    line = StatusLine()
-    try:
-        tokens = prepare(
-            corpus,
-            Path(args.out),
-            kind=args.tokenizer,
-            shares=shares,
-            show=lambda text: line.show(text) if line.is_due() else None,
-            more_settings=flags,
-            download=args.download,
-            tokenizer=tokenizer_of_model(args.tokenizer),
-        )
-    finally:
-        line.close()
-    print(tokens.summary())
-    return 0
+    for name in ("validation", "test"):
+        check_range(f"the share of {name}", getattr(args, name), 0, 0.45)
 
 
 def tokenizer_of_model(name: str) -> HuggingFace | None:

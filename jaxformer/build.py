@@ -6,16 +6,15 @@ closest field.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import optax
 
 from jaxformer.core import optim
-from jaxformer.core.errors import UserError, check_choice, did_you_mean
+from jaxformer.core.config_fields import construct, dtype_of, json_fields, parse_number, split_name
+from jaxformer.core.errors import UserError
 from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.io.atomic_files import json_value
@@ -79,7 +78,6 @@ FIELDS_OFF: dict[str, dict[str, Any]] = {
     "data": {"file": "", "folder": ""},
     "posterior": {"least_ess": 0.0, "most_draws": 100_000},
 }
-DTYPES = ("bfloat16", "float16", "float32", "float64")
 
 
 def has_known_task(config: Any) -> bool:
@@ -89,8 +87,8 @@ def has_known_task(config: Any) -> bool:
 
 def task(config: Any) -> Task:
     """Builds the task of `config.task`."""
-    name, options = _split_name(config.task, "task", TASKS)
-    return _construct(f"task {name!r}", TASKS[name], TASKS[name], options)
+    name, options = split_name(config.task, "task", TASKS)
+    return construct(f"task {name!r}", TASKS[name], TASKS[name], options)
 
 
 def model(config: Any, task: Task | None) -> Any:
@@ -100,14 +98,14 @@ def model(config: Any, task: Task | None) -> Any:
         config: a config.
         task: the task, which gives sizes that the config leaves out.
     """
-    name, options = _split_name(config.model, "model", MODELS)
+    name, options = split_name(config.model, "model", MODELS)
     function, spec = MODELS[name]
     for field in ("dtype", "param_dtype"):
         if field in options:
-            options[field] = _dtype(options[field])
+            options[field] = dtype_of(options[field])
     sizes = task.sizes if task else {}
-    options = {field: _parse_number(value) for field, value in options.items()}
-    return _construct(f"model {name!r}", function, spec, sizes | options)
+    options = {field: parse_number(value) for field, value in options.items()}
+    return construct(f"model {name!r}", function, spec, sizes | options)
 
 
 def partition(config: Any) -> Partition:
@@ -132,10 +130,8 @@ def optimizer(config: Any, partition: Partition) -> optax.GradientTransformation
     section = config.optim
     specs = {}
     for label, options in section.labels.items():
-        name, options = _split_name(options, "optimizer", OPTIMIZERS)
-        specs[label] = _construct(
-            f"optimizer {name!r}", OPTIMIZERS[name], OPTIMIZERS[name], options
-        )
+        name, options = split_name(options, "optimizer", OPTIMIZERS)
+        specs[label] = construct(f"optimizer {name!r}", OPTIMIZERS[name], OPTIMIZERS[name], options)
     factor = optim.schedule(section.schedule, config.train.steps, section.warmup)
     return optim.optimizer(partition, specs, section.clip, factor)
 
@@ -148,13 +144,13 @@ def source(config: Any, task: Task, batch_size: int | None = None) -> Source | O
         task: the task whose examples are drawn or read.
         batch_size: examples in a batch; `config.train.batch_size` if None.
     """
-    sizes = _construct("data", DataSettings, DataSettings, dict(config.data))
+    sizes = construct("data", DataSettings, DataSettings, dict(config.data))
     return make_source(task, sizes, batch_size or config.train.batch_size)
 
 
 def settings(config: Any) -> TrainSettings:
     """Builds the settings of `config.train`."""
-    train = _construct("train", TrainSettings, TrainSettings, dict(config.train))
+    train = construct("train", TrainSettings, TrainSettings, dict(config.train))
     if train.eval_every < 1:
         raise UserError(f"train.eval_every must be at least 1, got {train.eval_every}.")
     return train
@@ -162,7 +158,7 @@ def settings(config: Any) -> TrainSettings:
 
 def device_settings(config: Any) -> DeviceSettings:
     """Builds the sizes of the mesh axes from `config.devices`."""
-    return _construct("devices", DeviceSettings, DeviceSettings, dict(config.devices))
+    return construct("devices", DeviceSettings, DeviceSettings, dict(config.devices))
 
 
 def use_one_device(config: Any) -> None:
@@ -177,7 +173,14 @@ def members(config: Any) -> Population:
 
 
 def setup(config: Any, task: Task, model: Any, data: Data) -> Setup:
-    """Builds and checks the first phase of training."""
+    """Builds and checks the first phase of training.
+
+    Args:
+        config: a config; its sections partition, optim, train and devices are used.
+        task: the task, which also defines the loss.
+        model: the model.
+        data: the source of batches and held-out sets.
+    """
     train, rules = settings(config), partition(config)
     devices = device_settings(config)
     tx = optimizer(config, rules)
@@ -223,22 +226,6 @@ def sections(task: Task, model: Any) -> dict[str, Any]:
             ("model", model, model.spec, models),
         )
     }
-
-
-def json_fields(value: Any) -> dict[str, Any]:
-    """Returns the fields of a dataclass as JSON; the class name for what JSON cannot represent."""
-    names = [field.name for field in fields(value)] if is_dataclass(value) else []
-    return {name: _as_json(getattr(value, name)) for name in names}
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, str | int | float | bool | None):
-        return value
-    if isinstance(value, tuple | list):
-        return [_as_json(entry) for entry in value]
-    if isinstance(value, type) or (hasattr(value, "itemsize") and not hasattr(value, "shape")):
-        return jax.dtypes.canonicalize_dtype(value).name
-    return type(value).__name__
 
 
 def reads_tokens(config: Mapping[str, Any]) -> bool:
@@ -306,50 +293,7 @@ def _without_defaults(section: Mapping[str, Any], spec: type | None) -> dict[str
     }
 
 
-def x64() -> bool:
-    """Tests whether JAX computes in float64."""
-    return jax.dtypes.canonicalize_dtype(float).itemsize == 8
-
-
 def _dataclass_of(kind: str, name: str | None) -> type | None:
     """Returns the dataclass of a section's fields, None if it has none."""
     specs = {model: spec for model, (_, spec) in MODELS.items()}
     return SETTINGS.get(kind) or {"task": TASKS, "model": specs}.get(kind, {}).get(name)
-
-
-def _split_name(section: Mapping[str, Any], kind: str, choices: Mapping[str, Any]):
-    """Returns the checked name of a section, and its other fields."""
-    options = dict(section)
-    name = options.pop("name")
-    check_choice(kind, name, choices)
-    return name, options
-
-
-def _construct(where: str, function: Callable, spec: type, options: Mapping[str, Any]) -> Any:
-    """Calls a constructor after a check of its arguments against the fields of a dataclass."""
-    known = [field.name for field in fields(spec)]
-    for name in options:
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise UserError(f"{where} has no field {name!r}.{hint} It has: {', '.join(known)}.")
-    required = [f.name for f in fields(spec) if f.default is f.default_factory is MISSING]
-    if missing := [name for name in required if name not in options]:
-        raise UserError(f"{where} lacks {', '.join(missing)}.")
-    return function(**options)
-
-
-def _parse_number(value: Any) -> Any:
-    """Converts a string to a number if it is one: flags give numbers and names as strings."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return float(value)
-    except ValueError:
-        return value
-
-
-def _dtype(name: str) -> Any:
-    check_choice("dtype", name, DTYPES)
-    if name == "float64" and not x64():
-        raise UserError("float64 needs x64; recipes that train run in float32 or bfloat16.")
-    return jnp.dtype(name)

@@ -25,7 +25,14 @@ def one_line(text: object, max_length: int = 500) -> str:
 
 
 def check_range(name: str, value: float, low: float, high: float = math.inf) -> None:
-    """Raises a UserError unless the number is finite and low <= value <= high."""
+    """Raises a UserError unless the number is finite and low <= value <= high.
+
+    Args:
+        name: the name of the number in the message, such as "--points".
+        value: the number.
+        low: the smallest accepted number.
+        high: the largest accepted number.
+    """
     if not (low <= value <= high and math.isfinite(value)):
         is_above = value > high or value == math.inf
         bound = f"at most {high:,}" if is_above else f"at least {low:,}"
@@ -39,7 +46,13 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
 
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
-    """Returns the error for a name that is not among its choices."""
+    """Returns the error for a name that is not among its choices.
+
+    Args:
+        kind: the kind of thing that is named, such as "task".
+        name: the unknown name.
+        choices: the accepted names; the message has them all and the closest one.
+    """
     choices = sorted(str(c) for c in choices)
     hint = did_you_mean(name, choices)
     return UserError(f"unknown {kind} {name!r}.{hint} The choices are: {', '.join(choices)}.")

@@ -141,7 +141,13 @@ def _map_members(axes: Any, tree: Any, change: Callable) -> Any:
 
 
 def check_batch(batch_size: int, sizes: Mapping[str, int], accumulate: int = 1) -> None:
-    """Raises a UserError unless the batch can be split evenly; `sizes` is mesh.shape."""
+    """Raises a UserError unless the batch can be split evenly over the mesh.
+
+    Args:
+        batch_size: examples per step.
+        sizes: the size of each mesh axis, `mesh.shape`.
+        accumulate: parts of a batch that are computed one after the other.
+    """
     parts = int(np.prod([sizes[axis] for axis in BATCH_AXES]))
     if batch_size % (parts * accumulate):
         times = f" times train.accumulate = {accumulate}" if accumulate > 1 else ""
@@ -152,7 +158,14 @@ def check_batch(batch_size: int, sizes: Mapping[str, int], accumulate: int = 1) 
 
 
 def parameter_sharding(path: str, shape: tuple[int, ...], mesh: Mesh, lead: int = 0):
-    """Returns the sharding of a parameter; `lead` is 1 if it has a leading axis of members."""
+    """Returns the sharding of a parameter.
+
+    Args:
+        path: the address of the parameter, such as "block_0/attn/query/kernel".
+        shape: its shape, with the leading axes.
+        mesh: the mesh.
+        lead: the number of leading axes of members, 0 or 1.
+    """
     axes = next(axes for pattern, axes in RULES if re.fullmatch(pattern, path))
     parts = [dividing(size, axis, mesh) for size, axis in zip(shape[lead:], axes, strict=False)]
     return NamedSharding(mesh, P(*[_members(mesh)] * lead, *parts))

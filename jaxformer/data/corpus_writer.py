@@ -110,7 +110,14 @@ class CorpusWriter:
                 self.files[name].truncate(size)
 
     def add(self, part: str, source: int, piece: Piece, ids: np.ndarray) -> None:
-        """Writes the tokens of a piece. A new part ends the open document."""
+        """Writes the tokens of a piece. A new part ends the open document.
+
+        Args:
+            part: "train", "validation" or "test".
+            source: the number of the piece's source, where a resumed run continues.
+            piece: the piece, as a reader yields it.
+            ids: its token ids, (T,).
+        """
         state, size = self.state, len(piece.text.encode())
         if part != state.part:
             self.end()

@@ -90,7 +90,13 @@ def corpus(
 
 
 def check_parts(corpus: Corpus, shares: tuple[float, float], pieces: Pieces) -> None:
-    """Raises UserError if a positive share leaves its part without text."""
+    """Raises UserError if a positive share leaves its part without text.
+
+    Args:
+        corpus: the sources of text, each with a part or to be split.
+        shares: the requested shares of the validation and the test part.
+        pieces: a function that yields (part, ..) for each piece from a source on.
+    """
     existing = {source.part for source in corpus.sources}
     share_of: dict[str, float] = dict(zip(PARTS[1:], shares, strict=True))
     missing = {part for part, share in share_of.items() if share and part not in existing}

@@ -130,7 +130,16 @@ def glyphs(seed: int, classes: int, per_class: int, size: int = 32) -> Images:
 
 
 def split(images: Images, counts: Sequence[int], seed: int) -> list[Images]:
-    """Splits the classes at random into disjoint sets."""
+    """Splits the classes at random into disjoint sets.
+
+    Args:
+        images: the images of all classes.
+        counts: the number of classes of each set; classes that are left belong to none.
+        seed: the seed of the permutation of the classes.
+
+    Returns:
+        A set of images for each count.
+    """
     total = len(images.classes)
     if min(counts) < 2 or sum(counts) > total:
         raise UserError(

@@ -38,7 +38,16 @@ class Ngrams(NamedTuple):
     discounts: tuple[float, float]
 
     def probabilities(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns p(c), p(c|b) and p(c|ab) by name. a = -1 means that b has no predecessor."""
+        """Returns p(c), p(c|b) and p(c|ab) by name. a = -1 means that b has no predecessor.
+
+        Args:
+            a: token ids two positions before c, (P,).
+            b: token ids before c, (P,).
+            c: token ids, (P,).
+
+        Returns:
+            {"unigram": p(c), "bigram": p(c|b), "trigram": p(c|ab)}, each (P,).
+        """
         V = len(self.unigram_V)
         p1 = self.unigram_V[c]
         p2 = _mixed(self.pairs, b, c, V, self.discounts[0], p1)

@@ -39,6 +39,11 @@ def read_text(file: Path, start: int, documents: str) -> Iterator[Piece]:
 
     A file is split where tokenizers begin a token (`_split_point`), so that its tokens equal those
     of the whole text. A line is never split. Blank lines are skipped.
+
+    Args:
+        file: the file.
+        start: the offset at which reading begins: 0, or the `after` of a piece.
+        documents: "file" or "line".
     """
     with open(file, "rb") as stream:
         at = start or text_start(stream)

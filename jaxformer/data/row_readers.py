@@ -19,7 +19,14 @@ Where = Callable[[], str]  # names the place of a row; called only if the row is
 
 
 def read_json_lines(file: Path, start: int, text: str, label: str) -> Iterator[Piece]:
-    """Reads one JSON object by line, from the byte `start`."""
+    """Reads one JSON object by line, from the byte `start`.
+
+    Args:
+        file: the file.
+        start: the offset at which reading begins: 0, or the `after` of a piece.
+        text: the field with the text of a document.
+        label: the field with its class; "" for documents without classes.
+    """
     with open(file, "rb") as stream:
         after = start or text_start(stream)
         stream.seek(after)
@@ -35,7 +42,14 @@ def read_json_lines(file: Path, start: int, text: str, label: str) -> Iterator[P
 
 
 def read_parquet(file: Path, start: int, text: str, label: str) -> Iterator[Piece]:
-    """Reads the rows of a parquet file from row `start`. Checksums of pages are verified."""
+    """Reads the rows of a parquet file from row `start`. Checksums of pages are verified.
+
+    Args:
+        file: the file.
+        start: the number of the first row: 0, or the `after` of a piece.
+        text: the column with the text of a document.
+        label: the column with its class; "" for documents without classes.
+    """
     table = _parquet(file)
     names = table.schema_arrow.names
     columns = [name for name in (text, label) if name]

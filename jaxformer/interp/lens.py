@@ -67,6 +67,13 @@ def stream_logit_lens(
 
     Example:
         ranks = {a: rank(logits) for a, logits in stream_logit_lens(model, params, tokens)}
+
+    Args:
+        model: a model with activation addresses.
+        params: its parameters.
+        *inputs: the inputs of the model, such as tokens (B, T).
+        names: a pattern of addresses of the residual stream.
+        positions: the positions that are read; None for all.
     """
     states, inputs = _states(model, params, inputs, names, positions)
     for address, x in states.items():
@@ -170,6 +177,15 @@ def qk(model: Any, params: Any, block: int, head: int) -> Factors:
     """Returns W_Q W_K^T of a head.
 
     x_q (W_Q W_K^T) x_k^T is its score, without rotary positions and the factor 1/sqrt(K).
+
+    Args:
+        model: a model with activation addresses.
+        params: its parameters.
+        block: the number of the block.
+        head: the number of the head.
+
+    Returns:
+        The factors W_Q and W_K, each (N, K).
     """
     return Factors(
         _head(model, params, block, "query", head), _head(model, params, block, "key", head)
@@ -177,7 +193,14 @@ def qk(model: Any, params: Any, block: int, head: int) -> Factors:
 
 
 def ov(model: Any, params: Any, block: int, head: int) -> Factors:
-    """Returns W_V W_O of a head, which maps the attended mean of x to the head's output."""
+    """Returns W_V W_O of a head, which maps the attended mean of x to the head's output.
+
+    Args:
+        model, params, block, head: as in `qk`.
+
+    Returns:
+        The factors W_V, (N, K), and W_O^T, (N, K).
+    """
     value_NxK = _head(model, params, block, "value", head)
     kernel = _kernel(params, block, "out")
     return Factors(value_NxK, kernel.reshape(_heads(model), -1, kernel.shape[-1])[head].T)

@@ -29,6 +29,14 @@ def reader(
     """Returns the logits after the prompts, a memory, and the function that reads one token more.
 
     The function maps (i, all tokens so far, memory) to the logits after new token i and the memory.
+
+    Args:
+        model: a model.
+        params: its parameters.
+        prompts: the prompts, padded to one length.
+        S: the length of the prompts with all new tokens.
+        edits: new values of activations by pattern; {} for none.
+        is_even: whether all prompts have the same length.
     """
 
     def call(first_token: Any, variables: Mapping[str, Any], *inputs: Any, mutable: Any = False):

@@ -118,7 +118,17 @@ def decompose(matrix: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 @jax.jit
 def recompose(u: jax.Array, s: jax.Array, vt: jax.Array, rank: int | jax.Array) -> jax.Array:
-    """Returns the matrix of a rank from its SVD; one compiled program serves all ranks."""
+    """Returns the matrix of a rank from its SVD; one compiled program serves all ranks.
+
+    Args:
+        u: the left singular vectors, (N, R).
+        s: the singular values, (R,), the largest first.
+        vt: the right singular vectors, (R, M).
+        rank: how many singular values are kept.
+
+    Returns:
+        The matrix, (N, M).
+    """
     cut = jnp.where(jnp.arange(len(s)) < rank, s, 0)
     return (u * cut[None]) @ vt
 

@@ -125,7 +125,13 @@ def mixing_matrix(
 
 
 def centred_mixing(w_HxTxT: jax.Array, causal: bool = True, identity: bool = True) -> jax.Array:
-    """Returns I + W - rowmean(W), (H, T, T), with the mean over the visible entries of W."""
+    """Returns I + W - rowmean(W), (H, T, T), with the mean over the visible entries of W.
+
+    Args:
+        w_HxTxT: the random weights of each head.
+        causal: whether only entries s <= t are visible; the others are zero.
+        identity: whether I is added.
+    """
     length = w_HxTxT.shape[-1]
     visible_TxT = causal_mask(length) if causal else jnp.ones((length, length), bool)
     w_HxTxT = jnp.where(visible_TxT[None], w_HxTxT, 0)

@@ -126,7 +126,14 @@ def _gathered_table(*arrays: Any, dtype: Any = None, inexact: bool = True) -> li
 
 
 def split_heads(module: nn.Module, name: str, flat_BxTx: jax.Array, heads: int) -> jax.Array:
-    """Returns queries, keys or values by head, (B, T, H, D), at their address."""
+    """Returns queries, keys or values by head, (B, T, H, D), at their address.
+
+    Args:
+        module: the module of attention, which names the address.
+        name: "query", "key" or "value".
+        flat_BxTx: the projected tokens, (B, T, H D).
+        heads: H.
+    """
     split_BxTxHxD = flat_BxTx.reshape(*flat_BxTx.shape[:2], heads, -1)
     return tap(module, PLURALS[name], split_BxTxHxD)
 
@@ -161,7 +168,16 @@ def softmax_attention(
 
 
 def mix_values(module: nn.Module, weights_HxTxS: jax.Array, v_BxSxHxD: jax.Array) -> jax.Array:
-    """Returns sum_s A_ts v_s; the weights have a batch axis or serve the whole batch."""
+    """Returns sum_s A_ts v_s for each head.
+
+    Args:
+        module: the module of attention, which names the address.
+        weights_HxTxS: attention weights, (B, H, T, S) or (H, T, S).
+        v_BxSxHxD: the values.
+
+    Returns:
+        (B, T, H, D).
+    """
     weights_HxTxS = tap(module, "weights", weights_HxTxS, plotted=True)
     return attention.mix(weights_HxTxS.astype(v_BxSxHxD.dtype), v_BxSxHxD)
 
@@ -169,7 +185,13 @@ def mix_values(module: nn.Module, weights_HxTxS: jax.Array, v_BxSxHxD: jax.Array
 def merge_heads(
     module: nn.Module, heads_BxTxHxD: jax.Array, project: Callable[[jax.Array], jax.Array]
 ) -> jax.Array:
-    """Returns the output of attention: the heads side by side, projected."""
+    """Returns the output of attention: the heads side by side, projected.
+
+    Args:
+        module: the module of attention, which names the addresses "heads" and "output".
+        heads_BxTxHxD: the mixed values of each head.
+        project: the output projection, a function of (B, T, H D).
+    """
     heads_BxTxHxD = tap(module, "heads", heads_BxTxHxD)
     return tap(module, "output", project(heads_BxTxHxD.reshape(*heads_BxTxHxD.shape[:2], -1)))
 

@@ -208,7 +208,13 @@ def rotate_head(x_BxTxN: jax.Array) -> jax.Array:
 
 
 def sin_cos(length: int, width: int, base: float = 10_000.0) -> jax.Array:
-    """Returns p_t, the interleaved (sin, cos) of t base^(-2k/N), (T, N)."""
+    """Returns p_t, the interleaved (sin, cos) of t base^(-2k/N), (T, N).
+
+    Args:
+        length: T.
+        width: N, an even number.
+        base: the ratio of the longest to the shortest wavelength.
+    """
     rates_k = base ** (-jnp.arange(0, width, 2) / width)
     angles_Txk = jnp.arange(length)[:, None] * rates_k[None, :]
     return jnp.stack([jnp.sin(angles_Txk), jnp.cos(angles_Txk)], -1).reshape(length, width)

@@ -48,7 +48,14 @@ class Wrapped:
         *,
         mutable: Any = False,
     ) -> Any:
-        """Returns logits (B, T, V), or (B, K, V) at the scored positions."""
+        """Returns logits (B, T, V), or (B, K, V) at the scored positions.
+
+        Args:
+            variables: {"params": ..} and further collections of the module.
+            tokens_BxT: the inputs.
+            positions_BxK: the positions at which logits are returned; None for all.
+            mutable: as in `flax.linen.Module.apply`, which then also returns written collections.
+        """
         outputs = self.module.apply(variables, tokens_BxT, mutable=mutable)
         logits_BxTxV, *written = outputs if mutable else (outputs,)
         expected = (*tokens_BxT.shape, self.spec.vocab_size)

@@ -90,7 +90,14 @@ def notebook_figure() -> Any:
 
 
 def panels(rows: int, columns: int, size: tuple[float, float], figure: Any = None, **shared: Any):
-    """Returns a figure without a window, and its (rows, columns) panels."""
+    """Returns a figure without a window, and its (rows, columns) panels.
+
+    Args:
+        rows, columns: the numbers of panels.
+        size: width and height in inches.
+        figure: a matplotlib figure to draw in; a new one if None.
+        **shared: arguments of `Figure.subplots`, such as sharey=True.
+    """
     from matplotlib.figure import Figure
 
     figure = figure or Figure()

@@ -21,6 +21,11 @@ def shuffled(key: jax.Array, position: jax.Array, size: int) -> jax.Array:
 
     Every epoch visits each index once, in a new order, without a table: a four-round Feistel
     network permutes the next power of four, and values beyond the set pass through it again.
+
+    Args:
+        key: a random key; other keys have other orders.
+        position: the position in the stream, an unsigned integer.
+        size: the number of indices.
     """
     half_bits = max(((size - 1).bit_length() + 1) // 2, 1)
     mask = jnp.uint32(2**half_bits - 1)

@@ -190,7 +190,13 @@ class Recall(Task):
 def noisy_metrics(
     logits_BxKxV: jax.Array | DeferredLogits, batch: Batch, noise_token: int
 ) -> dict[str, Scores]:
-    """Returns the token scores, and the probabilities of the target and of the noise token."""
+    """Returns the token scores, and the probabilities of the target and of the noise token.
+
+    Args:
+        logits_BxKxV: logits at the scored positions.
+        batch: the batch at these positions, with targets and weights (B, K).
+        noise_token: the token that replaces a part of the answers.
+    """
     dtype = batch.weights.dtype
     if isinstance(logits_BxKxV, DeferredLogits):
         taus_BxK = jnp.full_like(batch.targets, noise_token)

@@ -185,7 +185,13 @@ class Source:
 
 
 def make_source(task: Task, sizes: DataSettings, batch_size: int) -> Source | OnDisk:
-    """Returns the data of a task, and checks that the sizes fit together."""
+    """Returns the data of a task, and checks that the sizes fit together.
+
+    Args:
+        task: the task, whose examples are drawn or read from disk.
+        sizes: the sizes of the sets, the split and the seed of the held-out sets.
+        batch_size: examples per step.
+    """
     check_range("train.batch_size", batch_size, 1)
     kept = sizes.test_size + sizes.validation_size
     if task.held_out and kept >= task.size:
@@ -213,7 +219,16 @@ def batch_positions(step: jax.Array, batch_size: int) -> jax.Array:
 
 
 def examples(task: Task, key: jax.Array, index_B: jax.Array) -> Batch:
-    """Returns one example for each index. Each has its own key."""
+    """Returns one example for each index. Each has its own key.
+
+    Args:
+        task: the task.
+        key: the key of a stream of examples.
+        index_B: numbers of examples in the stream.
+
+    Returns:
+        A batch of B examples.
+    """
     return jax.vmap(lambda i: task.example(jax.random.fold_in(key, i), i))(index_B)
 
 

@@ -241,7 +241,16 @@ def ranges(highest: int, lowest: int = 1, groups: int = 12) -> list[tuple[int, i
 
 
 def by_range(name: str, value_B: jax.Array, bounds: list[tuple[int, int]]) -> dict[str, jax.Array]:
-    """Returns groups of examples by an integer: "pairs=4", or "pairs=5-8" for a range."""
+    """Returns groups of examples by an integer: "pairs=4", or "pairs=5-8" for a range.
+
+    Args:
+        name: the name of the integer, such as "pairs".
+        value_B: its value in each example.
+        bounds: the smallest and the largest value of each group, as `ranges` returns them.
+
+    Returns:
+        {name of the group: booleans (B,)}.
+    """
     return {
         range_name(name, low, high): (low <= value_B) & (value_B <= high) for low, high in bounds
     }

@@ -182,7 +182,13 @@ def transitions(source: Characters) -> np.ndarray:
 
 
 def posterior(source: Characters, symbols_BxT: np.ndarray, hidden_BxT: np.ndarray) -> np.ndarray:
-    """Returns (B, T, V) posteriors of symbols given the visible ones (forward-backward)."""
+    """Returns (B, T, V) posteriors of symbols given the visible ones (forward-backward).
+
+    Args:
+        source: the Markov chain of characters.
+        symbols_BxT: the symbols; those at hidden positions are not used.
+        hidden_BxT: booleans, true at hidden positions.
+    """
     p_VxV, V = transitions(source), len(source.symbols)
     visible_BxTxV = np.where(hidden_BxT[..., None], 1.0, np.eye(V)[symbols_BxT])
     forward, backward = np.empty_like(visible_BxTxV), np.ones_like(visible_BxTxV)

@@ -74,7 +74,14 @@ def population_of(seeds: int | Sequence[int], rates: float | Sequence[float]) ->
 def optimizers_of(
     optimizer: Any, partitions: Sequence[Partition], shapes: Callable[[], Any], name: str | None
 ) -> dict[str, Any]:
-    """Returns {label: optimizer} for the labels that some phase trains."""
+    """Returns {label: optimizer} for the labels that some phase trains.
+
+    Args:
+        optimizer: the argument of `jaxformer.train`: one optimizer, {label: optimizer} or None.
+        partitions: the partitions of all phases.
+        shapes: a function that returns the shapes of the parameters.
+        name: the argument `optimizer_name`.
+    """
     labels = {label for p in partitions for _, label in p.rules} - {FROZEN}
     if optimizer is None:
         optimizer = optim.AdamW(weight_decay=1e-3)

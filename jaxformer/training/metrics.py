@@ -33,6 +33,11 @@ def mean_of_batches(value, weight, size: int) -> Mean:
     """Returns the mean of the weighted means of batches of `size` examples.
 
     Each batch counts the same, however many tokens it scores, so the result depends on `size`.
+
+    Args:
+        value: the mean score of each example, (B,).
+        weight: the number of tokens that the example scores, (B,).
+        size: examples in a batch.
     """
     value, weight = np.asarray(value, np.float64), np.asarray(weight, np.float64)
     starts = np.arange(0, len(value), size)

@@ -68,7 +68,13 @@ def _keys_of(seeds_M: jax.Array, stream: int) -> jax.Array:
 
 
 def population(first_seed: int, n_seeds: int, rates: Sequence[float]) -> Population:
-    """Returns the population of consecutive seeds at these learning rates."""
+    """Returns the population of consecutive seeds at these learning rates.
+
+    Args:
+        first_seed: the first seed.
+        n_seeds: the number of seeds.
+        rates: the learning rates; every seed is trained at each of them.
+    """
     check_seeds(n_seeds)
     check_range("seed", first_seed, 0, MAX_SEED - n_seeds)
     return population_of_seeds(range(first_seed, first_seed + n_seeds), rates)

@@ -79,7 +79,18 @@ def result_of(
     parameters: Mapping[str, int] | None = None,
     **optional: Any,
 ) -> Result:
-    """Returns the result of a run, with the settings of the config.json in its folder."""
+    """Returns the result of a run, with the settings of the config.json in its folder.
+
+    Args:
+        workdir: the folder of the run, with its config.json.
+        seeds: the seeds of the run.
+        metrics: the mean of each test metric over the chosen members.
+        seconds: {"compile": .., "run": .., "cpu": ..}.
+        members: the metrics and the validation of each member.
+        baselines: scores of trivial predictors on the test set.
+        parameters: {label: number of parameters}.
+        **optional: further fields of `Result`.
+    """
     settings = workdir.read("config.json")
     return Result(
         config=settings["config"],

@@ -99,12 +99,7 @@ def train_phases(
             check_note=lambda note: workdir.rows_difference(note.get("rows"))
         )
         if saved is not None:
-            setup = phase_of_checkpoint(saved.note["rules"], phases, folder).setup
-            state = setup.create()
-            arrays = current_arrays(setup.model, saved.arrays)
-            where = f"the checkpoint of step {saved.step}"
-            check_same_arrays(arrays, flatten_state(state), where)
-            state = sharding.put_like(unflatten_state(arrays, state), state)
+            setup, state = _restored(saved, phases, folder)
             stopwatch.before = saved.note["seconds"]
             print(f"resuming from step {saved.step}")
         workdir.resume_rows(saved and saved.note.get("rows"), int(state.step))
@@ -144,3 +139,12 @@ def train_phases(
                 break
         session.close(state)
         return Trained(state, session, phases)
+
+
+def _restored(saved: Any, phases: Sequence[Phase], folder: Any) -> tuple[Setup, TrainState]:
+    """Returns the setup of the phase that wrote a checkpoint, and the state in it."""
+    setup = phase_of_checkpoint(saved.note["rules"], phases, folder).setup
+    state = setup.create()
+    arrays = current_arrays(setup.model, saved.arrays)
+    check_same_arrays(arrays, flatten_state(state), f"the checkpoint of step {saved.step}")
+    return setup, sharding.put_like(unflatten_state(arrays, state), state)

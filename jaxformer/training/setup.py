@@ -14,6 +14,7 @@ import optax
 from jax.sharding import Mesh
 
 from jaxformer.core import sharding
+from jaxformer.core.config_fields import is_x64_on
 from jaxformer.core.errors import UserError
 from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.core.settings import DeviceSettings, TrainSettings
@@ -177,7 +178,7 @@ def make_setup(
         settings: the settings of training.
         devices: the sizes of the mesh axes.
     """
-    if jax.dtypes.canonicalize_dtype(float).itemsize == 8:
+    if is_x64_on():
         raise UserError("training runs in float32 or bfloat16; switch JAX_ENABLE_X64 off.")
     mesh = sharding.make_mesh(
         **vars(devices), batch_size=data.batch_size, population=len(population.members)

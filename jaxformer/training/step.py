@@ -81,7 +81,14 @@ def member_state(
     partition: Partition,
     tx: optax.GradientTransformation,
 ) -> TrainState:
-    """Returns the state of one member at step 0."""
+    """Returns the state of one member at step 0.
+
+    Args:
+        params: the initial parameters of the member, a nested dict.
+        learning_rate: a scalar, which multiplies the updates of `tx`.
+        partition: the label of each parameter path.
+        tx: the optimizer of the trainable parameters.
+    """
     partition.labels(params)  # raises for uncovered parameters and for rules without effect
     trainable, frozen = partition.split(params)
     diverged_at = jnp.full((), -1, jnp.int32)
@@ -202,7 +209,17 @@ def in_parts(scores_of: Callable, n: int) -> Callable:
 
 
 def task_scores(apply: Apply, task: Task, params: Any, batch: Batch) -> dict[str, Scores]:
-    """Returns the task's per-example scores. The head is applied at scored positions only."""
+    """Returns the task's per-example scores. The head is applied at scored positions only.
+
+    Args:
+        apply: apply(params, inputs, positions) -> logits (B, K, V).
+        task: the task.
+        params: the parameters of one member.
+        batch: a batch of one member.
+
+    Returns:
+        {name: Scores (B,)}.
+    """
     positions_BxK, gathered = scored_positions(batch, task.n_scored)
     logits = apply(params, batch.inputs, positions_BxK)
     check_logits(logits, gathered.targets.shape, task.answers)

@@ -12,7 +12,8 @@ from jaxformer.models.transformer import BlockSpec
 from theory import activation_moments, signal
 from theory.activation_moments import PHI, moments, second_moments, slopes
 from theory.signal.architecture import Architecture
-from theory.signal.recursion import cells_of, forward, trace
+from theory.signal.cells import cells_of
+from theory.signal.recursion import forward, trace
 
 
 def network(layers=6, width=64, heads=4, std=0.1, **changes):

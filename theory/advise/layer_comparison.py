@@ -126,6 +126,15 @@ def predict_layers(
     """Returns the predicted signal by layer, the same quantities as `measure_layers`.
 
     beta follows from the variance of the scores within a row; the mean of a row has no effect.
+
+    Args:
+        net: the architecture.
+        length: the number of tokens T.
+        rho0: the cosine of two input tokens; None takes that of the embeddings.
+        repeat: the probability that two tokens are equal.
+
+    Returns:
+        {quantity: its value by layer}.
     """
     path = trace(net, length, rho0, repeat)
     layers, cells = layers_of(path), path.cells

@@ -206,6 +206,11 @@ def with_beta(arch: Architecture, beta: float, length: int) -> Architecture:
     """Returns the architecture whose scores have variance beta^2 ln T.
 
     It changes std_q = std_k, or the score scale if queries and keys are normalised.
+
+    Args:
+        arch: the architecture.
+        beta: the score scale.
+        length: the number of tokens T.
     """
     check_range("--beta", beta, 0, 1e4)
     if arch.qk_norm:

@@ -73,7 +73,13 @@ def solve(question: Question, what: str, cosine: float, keys: float) -> dict[str
 
 
 def scaled(net: Architecture, what: str, x: float) -> Architecture:
-    """Returns the architecture with the quantity `what` multiplied by x."""
+    """Returns the architecture with the quantity `what` multiplied by x.
+
+    Args:
+        net: the architecture.
+        what: "layers", "residual", "init-std", "depth-scale" or "beta".
+        x: the factor. "depth-scale" multiplies the deviations of the last matrix of each branch.
+    """
     if what == "layers":
         return net.replace(layers=round(net.layers * x))
     names = {

@@ -152,7 +152,12 @@ def asymptotic_constant(alpha: Numbers, n: int = 2, kind: str = "weights") -> ja
 
 
 def singular_values(a: Numbers, b: Numbers, n: int) -> tuple[jax.Array, jax.Array]:
-    """Returns the singular values sigma_signal (n - 1 times) and sigma_noise (once) of W."""
+    """Returns the singular values sigma_signal (n - 1 times) and sigma_noise (once) of W.
+
+    Args:
+        a, b: the coordinates of the memory, as in the module docstring.
+        n: the number of inputs, and of labels without the noise.
+    """
     return -jnp.asarray(a), jnp.abs(n * b - (n - 1) * a) / (n + 1) ** 0.5
 
 
@@ -172,6 +177,11 @@ def truncated(a: Numbers, b: Numbers, n: int, rank: int) -> tuple[jax.Array, jax
       for the correct label, a/n for a wrong one and 0 for the noise.
     * rank 1 and sigma_noise the largest: the noise alone remains. The logits are
       z = (n b - (n-1) a)/(n+1) for the noise and -z/n for all others.
+
+    Args:
+        a, b: the coordinates of the memory, as in the module docstring.
+        n: the number of inputs, and of labels without the noise.
+        rank: the number of singular values of W that are kept.
     """
     zero = jnp.zeros_like(a)
     if rank == 0:

@@ -20,7 +20,14 @@ from theory.numerics import Array, Numbers, check_count, check_range, is_concret
 def check_problem(
     attentioned: Array, labels: Array, temperature: Numbers, heads: Sequence[int]
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns the attentioned inputs and the labels as arrays after checking all arguments."""
+    """Returns the attentioned inputs and the labels as arrays after checking all arguments.
+
+    Args:
+        attentioned: the path inputs xi, (P, D, n), with D the product of `heads`.
+        labels: (P,) or (P, outputs).
+        temperature: T > 0.
+        heads: the number of heads of each layer.
+    """
     for head_count in heads:
         check_count("every entry of heads", head_count)
     attentioned = check_attentioned("attentioned", attentioned, heads)
@@ -40,7 +47,14 @@ def check_problem(
 def check_attentioned(
     name: str, attentioned: Array, heads: Sequence[int], n: int | None = None
 ) -> jax.Array:
-    """Returns `attentioned` as a finite (P, D, n) array; n is checked if it is given."""
+    """Returns `attentioned` as a finite (P, D, n) array.
+
+    Args:
+        name: the name of the argument in messages.
+        attentioned: the path inputs.
+        heads: the number of heads of each layer; their product is D.
+        n: the width of the inputs, which is checked if it is given.
+    """
     attentioned = jnp.asarray(attentioned)
     if not jnp.issubdtype(attentioned.dtype, jnp.floating):
         attentioned = attentioned.astype(float)

@@ -126,6 +126,11 @@ def log_prior(layout: Layout, theta: jax.Array, widths: Sequence) -> jax.Array:
 
     It is sum_l [ sum_{i=1}^{r_l} (N_l - i + 1) ln A_l,ii - N_l |A_l|^2 / 2 ], which includes the
     Jacobian of the logarithm.
+
+    Args:
+        layout: the shapes of the Bartlett factors.
+        theta: their coordinates, a vector.
+        widths: (N_1 .. N_{L+1}).
     """
     total = 0.0
     for width, A in zip(widths[::-1], bartlett_factors(layout, theta)):

@@ -113,6 +113,12 @@ def energy(
     """Returns ln det(K + T) + Y^T (K + T)^-1 Y, which is -2 ln p(Y | U) - P ln(2 pi).
 
     A custom rule for reverse mode is 2.6 times cheaper than the gradient of the factorisation.
+
+    Args:
+        stored: the examples, as `store_examples` returns them.
+        labels_P: the labels Y.
+        temperature: T > 0.
+        factor_Dxr: a factor C of the order parameter U = C C^T.
     """
     noisy_PxP = add_temperature(kernel_of_factor(stored, factor_Dxr), temperature)
     return _gaussian_energy(noisy_PxP, labels_P)
@@ -125,6 +131,9 @@ def energy_gradient(
 
     G_{pi pi'} is Tr[M C_{pi pi'}] / D with M = (K + T)^-1 - alpha alpha^T. C is symmetrised over
     pi and pi', so that the energy changes by sum_{pi pi'} G dU for a symmetric dU.
+
+    Args:
+        stored, labels_P, temperature, factor_Dxr: as in `energy`.
     """
     fit = fit_labels(kernel_of_factor(stored, factor_Dxr), labels_P, temperature)
     M_PxP = _inverse(fit.cholesky_PxP) - fit.alpha_P[:, None] * fit.alpha_P[None, :]

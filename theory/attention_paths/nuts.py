@@ -39,6 +39,12 @@ def potential(spec: Spec, data: tuple, z: Any) -> jax.Array:
     """Returns -ln p(z | Y) + const.
 
     z are Bartlett coordinates over their prior deviations, or the parameters of AttentionPaths.
+
+    Args:
+        spec: the method, the sizes and the widths.
+        data: the stored examples (method "collapsed") or the path inputs, the path inputs, the
+            labels (P,) and the temperature.
+        z: the position of a chain.
     """
     inputs, _, labels_P, temperature = data
     if spec.method == "collapsed":

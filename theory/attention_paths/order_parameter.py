@@ -107,7 +107,16 @@ def action(
     temperature: Numbers,
     theta: jax.Array,
 ) -> jax.Array:
-    """Returns the action S at the Bartlett coordinates theta, for widths (N_1 .. N_{L+1})."""
+    """Returns the action S, which the order parameter U minimises.
+
+    Args:
+        layout: the shapes of the Bartlett factors.
+        stored: the examples, as `store_examples` returns them.
+        labels_P: the labels.
+        widths: (N_1 .. N_{L+1}).
+        temperature: T > 0.
+        theta: the Bartlett coordinates of U, a vector.
+    """
     largest = functools.reduce(jnp.maximum, widths)
     ratios = [width / largest for width in widths]
     factor_DxD = bartlett.order_parameter_factors(layout, theta)[-1]

@@ -74,7 +74,13 @@ def predict_at(
 
 
 def mean_weights(attentioned_PxDxn: jax.Array, fit: Fit, U_DxD: jax.Array) -> jax.Array:
-    """Returns the linear map W of the mean predictor, (D, n): mean = sum_pi W^pi . xi*^pi."""
+    """Returns the linear map W of the mean predictor, (D, n): mean = sum_pi W^pi . xi*^pi.
+
+    Args:
+        attentioned_PxDxn: the path inputs of the training examples.
+        fit: the solution of the kernel regression on their labels.
+        U_DxD: the order parameter.
+    """
     paths, n = attentioned_PxDxn.shape[1:]
     evidence_Dxn = jnp.tensordot(fit.alpha_P, attentioned_PxDxn, 1)
     return U_DxD @ evidence_Dxn / (paths * n)
@@ -86,7 +92,14 @@ def variances(
     cholesky_PxP: jax.Array,
     test_BxDxn: jax.Array,
 ) -> jax.Array:
-    """Returns the variance of f on the test inputs, (B,), `TESTS_AT_ONCE` at a time."""
+    """Returns the variance of f on the test inputs, (B,), `TESTS_AT_ONCE` at a time.
+
+    Args:
+        factor_Dxr: a factor of the order parameter U.
+        attentioned_PxDxn: the path inputs of the training examples.
+        cholesky_PxP: the Cholesky factor of K + T.
+        test_BxDxn: the path inputs of the test examples.
+    """
     phi_PxF = feature_map(attentioned_PxDxn, factor_Dxr)
 
     def of_test(test_Dxn):

@@ -69,7 +69,15 @@ def draw_effective_weights(
     labels_P: jax.Array,
     temperature: Numbers,
 ) -> jax.Array:
-    """Draws the effective weights V_eff, (D, n), given U = C C^T and the labels."""
+    """Draws the effective weights V_eff, (D, n), given U = C C^T and the labels.
+
+    Args:
+        key: a random key.
+        C_Dxr: a factor of the order parameter.
+        attentioned_PxDxn: the path inputs of the training examples.
+        labels_P: their labels.
+        temperature: T > 0.
+    """
     scaled_PxDxn = scale_inputs(attentioned_PxDxn)
     z_key, noise_key = jax.random.split(key)
     Z_rxn = jax.random.normal(z_key, (C_Dxr.shape[1], scaled_PxDxn.shape[2]), scaled_PxDxn.dtype)

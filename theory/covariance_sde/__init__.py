@@ -20,7 +20,6 @@ Shape letters: M = m tokens, N = n, p = m(m+1)/2 entries of the upper triangle, 
 """
 
 from theory.covariance_sde.coefficients import (
-    Mixing as Mixing,
     covariance as covariance,
     drift as drift,
     mean as mean,
@@ -35,6 +34,7 @@ from theory.covariance_sde.finite_networks import (
     Wishart as Wishart,
     measure as measure,
 )
+from theory.covariance_sde.mixing import Mixing as Mixing
 from theory.covariance_sde.solver import (
     Euler as Euler,
     Factor as Factor,

@@ -21,59 +21,15 @@ P_a = I - 11^T/m. With causal masking P_a is I - 11^T/a on the first a entries a
 `Mixing` selects the variant. All functions accept leading axes, (.., m, m).
 """
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.core.errors import UserError, unknown
-from theory.numerics import check_count, check_range, is_concrete
-
-
-@dataclass(frozen=True)
-class Mixing:
-    """The variant of MixiT: how a layer mixes its tokens.
-
-    causal: whether a token sees only itself and earlier tokens. heads: number H of blocks of n/H
-    rows of W^v h that are mixed independently. output_projection: whether W^o multiplies after
-    mixing. scale: standard deviation s of the mixing, as in
-    `jaxformer.models.attention.mixing_std`. It enters the SDE as kappa = m n s^2, which is 1 for
-    "theory" and H for "head". A number is s itself, and then the SDE needs the width n too.
-    """
-
-    causal: bool = False
-    heads: int = 1
-    output_projection: bool = False
-    scale: str | Any = "theory"
-
-    def __post_init__(self) -> None:
-        check_count("heads", self.heads)
-
-    def kappa(self, length: int, width: int | None) -> float | jax.Array:
-        """Returns kappa = m n s^2, the mixing variance in units of the theory's 1/(n m)."""
-        if isinstance(self.scale, str):
-            if self.scale not in ("theory", "head"):
-                raise unknown("mixing scale of the SDE", self.scale, ("theory", "head", "a number"))
-            return 1.0 if self.scale == "theory" else float(self.heads)
-        if width is None:
-            raise UserError(
-                f"scale={self.scale!r} is a standard deviation: the SDE needs the width n too "
-                "(kappa = m n s^2); give width=, or scale='theory' or 'head'."
-            )
-        check_range("the scale of mixing", self.scale, 0.0)
-        return length * width * self.scale**2
-
-    def without_scale(self) -> "Mixing":
-        """Returns the variant with the default scale, for functions that get the number traced.
-
-        The variant is a static argument of jit, so a new scale would compile again.
-        """
-        return replace(self, scale="theory")
-
-
-UNMASKED = Mixing()
+from jaxformer.core.errors import UserError
+from theory.covariance_sde.mixing import UNMASKED, Mixing, check_width
+from theory.numerics import check_range, is_concrete
 
 
 def drift(phi: jax.Array, mixing: Mixing = UNMASKED, width: int | None = None) -> jax.Array:
@@ -125,7 +81,13 @@ def covariance(phi: jax.Array, mixing: Mixing = UNMASKED, width: int | None = No
 
 
 def one_step_mean(phi: jax.Array, width: int, mixing: Mixing = UNMASKED) -> jax.Array:
-    """Returns the mean of one layer, E[Phi'] = Phi + drift(Phi)/n, exact at every width n."""
+    """Returns the mean of one layer, E[Phi'] = Phi + drift(Phi)/n, exact at every width n.
+
+    Args:
+        phi: the covariance of m tokens, (.., m, m).
+        width: n.
+        mixing: the kind of random mixing.
+    """
     check_width(width, mixing)
     return jnp.asarray(phi) + drift(phi, mixing, width) / width
 
@@ -143,6 +105,9 @@ def one_step_covariance(phi: jax.Array, width: int, mixing: Mixing = UNMASKED) -
     C the covariance above, the result is
 
         [E^ac E^bd + E^ad E^bc + C_{ac,bd} + C_{ad,bc}]/n + C_{ab,cd}.
+
+    Args:
+        phi, width, mixing: as in `one_step_mean`.
     """
     phi = check_covariance("phi", phi)
     check_width(width, mixing)
@@ -299,12 +264,3 @@ def _mixing_covariance(kernel, a, b, c, d) -> jax.Array:
 def _with_leading_axes(index: np.ndarray, like: jax.Array) -> np.ndarray:
     """Adds axes of length 1 in front of `index` until it has as many axes as `like`."""
     return np.reshape(index, (1,) * (like.ndim - index.ndim) + index.shape)
-
-
-def check_width(width: int, mixing: Mixing) -> None:
-    """Raises a UserError unless the heads divide the width, which is at least 2."""
-    check_count("width", width, 2)
-    if width % mixing.heads:
-        raise UserError(
-            f"the width must be a multiple of the heads, got {width} and {mixing.heads}."
-        )

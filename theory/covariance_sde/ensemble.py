@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 
 from jaxformer.core.errors import UserError
-from theory.covariance_sde.coefficients import Mixing
+from theory.covariance_sde.mixing import Mixing
 
 MAX_WEIGHTS_AT_ONCE = 2**23  # 64 MB of float64
 

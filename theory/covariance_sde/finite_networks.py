@@ -18,15 +18,10 @@ import numpy as np
 
 from jaxformer.core.errors import UserError
 from jaxformer.models.attention import mix, mixing_matrix, mixing_std
-from theory.covariance_sde.coefficients import (
-    UNMASKED,
-    Mixing,
-    check_covariance,
-    check_width,
-    square_root,
-)
+from theory.covariance_sde.coefficients import check_covariance, square_root
 from theory.covariance_sde.decoder import Decoder
 from theory.covariance_sde.ensemble import Ensemble, check_at_least_m_wide, networks_at_once
+from theory.covariance_sde.mixing import UNMASKED, Mixing, check_width
 from theory.numerics import check_count, check_range, states_at
 
 

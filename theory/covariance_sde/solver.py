@@ -31,14 +31,13 @@ import numpy as np
 
 from jaxformer.core.errors import UserError
 from theory.covariance_sde.coefficients import (
-    UNMASKED,
-    Mixing,
     check_covariance,
     covariance,
     drift,
     mean_quadratic,
     square_root,
 )
+from theory.covariance_sde.mixing import UNMASKED, Mixing
 from theory.numerics import check_count, check_range, is_concrete, states_at
 
 

@@ -29,14 +29,11 @@ Shape letters: B sequences, T tokens, D width of an embedded token, S = N + 1 to
 """
 
 from theory.one_step.attention_ordering import (
-    NoiseMatrices as NoiseMatrices,
     Ordering as Ordering,
     Setting as Setting,
     attention_logits as attention_logits,
     attention_logits_limit as attention_logits_limit,
     measure_attention_logits as measure_attention_logits,
-    noise_matrices as noise_matrices,
-    noise_recursion as noise_recursion,
 )
 from theory.one_step.gradient_bounds import (
     Printed as Printed,
@@ -58,6 +55,11 @@ from theory.one_step.gradient_step import (
     predict as predict,
     sequence_features as sequence_features,
     theorem_1 as theorem_1,
+)
+from theory.one_step.noise_learning import (
+    NoiseMatrices as NoiseMatrices,
+    noise_matrices as noise_matrices,
+    noise_recursion as noise_recursion,
 )
 from theory.one_step.trigger_process import (
     LEMMAS as LEMMAS,

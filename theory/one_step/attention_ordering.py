@@ -1,4 +1,4 @@
-"""The first gradient of the attention: Theorem 2, its correction, and Appendix B.3.
+"""The first gradient of the attention: Theorem 2 and its correction.
 
 **Setting.** W_QK = 0, W_V is given, and the prediction is frozen at phat = p(y) (Assumption F.1 of
 arXiv 2406.03068). The attention logit of a token l that follows a token k is
@@ -40,8 +40,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer.core.errors import UserError, unknown
-from theory.numerics import Numbers, check_count, check_range
-from theory.one_step.trigger_process import check_process, pair_moments, sample
+from theory.numerics import check_count
+from theory.one_step.trigger_process import PairMoments, check_process, pair_moments, sample
 
 VALUES = ("paper", "exact")
 
@@ -65,15 +65,6 @@ class Ordering(NamedTuple):
     over_noise: jax.Array  # xi_{q->j} - xi_{q->tau}, Equation (4)
 
 
-class NoiseMatrices(NamedTuple):
-    """The matrices A (mean over k < N) and B of Equation (7) between E(q) and a token's E."""
-
-    A_noise: jax.Array
-    A_token: jax.Array
-    B_noise: jax.Array
-    B_token: jax.Array
-
-
 def attention_logits(N: int, T: int, alpha: float, setting: Setting) -> Ordering:
     """Returns both sides of Theorem 2 from the exact population gradient.
 
@@ -94,7 +85,7 @@ def attention_logits(N: int, T: int, alpha: float, setting: Setting) -> Ordering
 # alpha and the sizes are traced, so that new values need no compilation.
 @functools.partial(jax.jit, static_argnums=(0, 1, 3, 5))
 def _attention_logits(N, T, alpha, values, sizes, exclude_trigger):
-    moments = _moments_by_ybar(N, T, alpha)
+    moments = moments_by_ybar(N, T, alpha)
     V, V_previous = value_matrix(N, T, alpha, Setting(values, sizes, exclude_trigger))
     phat = _target_probabilities(N, alpha, exclude_trigger)
     e_q = jnp.zeros(N + 1).at[0].set(1)
@@ -113,8 +104,8 @@ def _attention_logits(N, T, alpha, values, sizes, exclude_trigger):
             weight @ (pair.follow.T / T - cross.T / T**2)
             + weight_previous @ (jnp.diag(mean_previous) / T - second_previous / T**2)
         )
-    g = _average_over_ybar(current, N, exclude_trigger)
-    g_previous = _average_over_ybar(previous, N, exclude_trigger)
+    g = average_over_ybar(current, N, exclude_trigger)
+    g_previous = average_over_ybar(previous, N, exclude_trigger)
     return Ordering(g_previous.trigger - g_previous.token, g.token - g.noise)
 
 
@@ -187,12 +178,18 @@ def value_matrix(N: int, T: int, alpha: float, setting: Setting) -> tuple[jax.Ar
     "exact" is s1 times -grad W_V at the uniform prediction (phase 1) plus s2 times -grad W_V at
     phat = p(y) (phase 2). Its diagonal is (1-alpha)^2/N^2 in both phases and for E and E~. The
     paper has 1/N^2 in (27) and beta2 < beta1 in (28).
+
+    Args:
+        N: number of ordinary tokens; S = N + 1.
+        T: the length.
+        alpha: the probability of the noise after the trigger.
+        setting: a row of the module's table.
     """
     values, (first, second), exclude_trigger = setting
     if values == "paper":
         diagonal = jnp.eye(N + 1).at[N, N].set(0)
         return first * diagonal, second * diagonal
-    pairs = _moments_by_ybar(N, T, alpha)
+    pairs = moments_by_ybar(N, T, alpha)
     e_q = jnp.zeros(N + 1).at[0].set(1)
     ybar = _ybar_probabilities(N, exclude_trigger)
     y_given_YxJ = (1 - alpha) * jnp.eye(N, N + 1) + alpha * jnp.eye(N + 1)[N][None]
@@ -210,70 +207,15 @@ def value_matrix(N: int, T: int, alpha: float, setting: Setting) -> tuple[jax.Ar
     return halves[0], halves[1]
 
 
-def noise_matrices(N: int, T: int, alpha: float) -> NoiseMatrices:
-    """Returns A and B of Equation (7) after one step of W_V from zero, exact for x_t = E(z_t).
+class Entries(NamedTuple):
+    """Entries of a vector at q, at an ordinary token and at tau."""
 
-    For T >> N >> 1 and with c = (alpha - 1/(N+1))/N,
-
-        B_tau ~ c (alpha-1) (alpha/N) (1 - alpha/N) < 0
-        B_k   ~ c (1-alpha) alpha/N^2 > 0.
-
-    The forced last token z_T = q subtracts c/(T N) from B_k. The residuals of (7) sum to zero over
-    all outputs, so A = -B/N exactly. A is of order 1/N^3 on tau and 1/N^4 on a token.
-    """
-    check_process(N, T, alpha, least_N=4)
-    return _noise_matrices(N, T, alpha)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _noise_matrices(N, T, alpha):
-    V, _ = value_matrix(N, T, alpha, Setting(sizes=(1.0, 0.0)))
-    maps = [jnp.diag(pair.mean) / T - pair.second / T**2 for pair in _moments_by_ybar(N, T, alpha)]
-    A, B = (_average_over_ybar([row @ x for x in maps], N, False) for row in (V[:N].mean(0), V[N]))
-    return NoiseMatrices(A.noise, A.token, B.noise, B.token)
-
-
-def noise_recursion(
-    eta: Numbers, alpha: Numbers, N: int, steps: int
-) -> tuple[jax.Array, jax.Array]:
-    """Iterates the recursion of Appendix B.3 for the logit of the noise token.
-
-        xi_{t+1} = xi_t + eta (alpha - e^{xi_t}/(N + e^{xi_t})),     xi_1 = 0
-
-    The paper prints xi_t on both sides. For alpha <= 1/2 and eta <= 1/(alpha(1-alpha)) the path
-    does not overshoot the fixed point. For larger alpha that bound on eta fails.
-
-    Args:
-        eta: step sizes; broadcast against alpha.
-        alpha: probabilities of the noise after a trigger.
-        N: number of ordinary tokens.
-        steps: number of steps.
-
-    Returns:
-        The path, (steps + 1, *shape), and the fixed point log N + log(alpha/(1-alpha)), (*shape).
-    """
-    check_count("N", N, 2)
-    check_count("steps", steps)
-    check_range("alpha", alpha, 0.0, 1.0)
-    check_range("eta", eta, 0.0)
-    eta, alpha = jnp.broadcast_arrays(jnp.asarray(eta, float), jnp.asarray(alpha, float))
-
-    def step(xi, _):
-        xi = xi + eta * (alpha - jax.nn.sigmoid(xi - jnp.log(N)))
-        return xi, xi
-
-    start = jnp.zeros_like(eta)
-    _, path = jax.lax.scan(step, start, None, length=steps)
-    return jnp.concatenate([start[None], path]), jnp.log(N) + jnp.log(alpha / (1 - alpha))
-
-
-class _Entries(NamedTuple):
     trigger: jax.Array
     token: jax.Array
     noise: jax.Array
 
 
-def _average_over_ybar(by_ybar: list, N: int, exclude_trigger: bool) -> _Entries:
+def average_over_ybar(by_ybar: list, N: int, exclude_trigger: bool) -> Entries:
     """Averages a vector over ybar and returns its entries at q, at an ordinary token and at tau.
 
     `by_ybar` has the vector for ybar = q and for ybar = 1. By symmetry the latter has the entries
@@ -286,14 +228,15 @@ def _average_over_ybar(by_ybar: list, N: int, exclude_trigger: bool) -> _Entries
             return sum_over_tokens / (N - 1)
         return (at_trigger[entry] + sum_over_tokens) / N
 
-    return _Entries(
+    return Entries(
         average(0, (N - 1) * at_token[0]),
         average(1, at_token[1] + (N - 2) * at_token[2]),
         average(N, (N - 1) * at_token[N]),
     )
 
 
-def _moments_by_ybar(N: int, T: int, alpha: float):
+def moments_by_ybar(N: int, T: int, alpha: float) -> tuple[PairMoments, PairMoments]:
+    """Returns the moments of pairs of counts for ybar = q and for ybar = 1."""
     return pair_moments(N, T, alpha, 0), pair_moments(N, T, alpha, 1)
 
 

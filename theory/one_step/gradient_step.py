@@ -172,7 +172,13 @@ def theorem_1(
 
 
 def loss(weights: Weights, x_BxTxD: jax.Array, y_B: jax.Array) -> jax.Array:
-    """Returns the mean cross-entropy of model (2) on embedded sequences and their targets."""
+    """Returns the mean cross-entropy of model (2) on embedded sequences and their targets.
+
+    Args:
+        weights: W_F, W_V and W_QK.
+        x_BxTxD: the embedded sequences.
+        y_B: their targets.
+    """
     last_BxD = x_BxTxD[:, -1]
     scores_BxT = jnp.einsum("bd,de,bte->bt", last_BxD, weights.W_QK, x_BxTxD)
     mixed_BxD = jnp.einsum("bt,btd->bd", jax.nn.softmax(scores_BxT, -1), x_BxTxD)
@@ -200,7 +206,13 @@ def sequence_features(tokens_BxT: jax.Array, N: int, inputs: str) -> Features:
 
 
 def negative_gradients(features: Features, y_B: jax.Array, N: int) -> Weights:
-    """Returns minus the gradients of `loss` at zero weights, in the module's closed form."""
+    """Returns minus the gradients of `loss` at zero weights, in the module's closed form.
+
+    Args:
+        features: xbar and x_T of B sequences.
+        y_B: their targets.
+        N: number of ordinary tokens.
+    """
     count, D = features.last.shape
     residual_BxS = jax.nn.one_hot(y_B, N + 1, dtype=float) - 1 / (N + 1)
     W_F, W_V = (residual_BxS.T @ x_BxD / count for x_BxD in (features.last, features.mean))

@@ -106,6 +106,11 @@ def lemma_counts(N: int, T: int, alpha: Numbers) -> CountMoments:
     """Returns the exact moments of n_k = #{t <= T: z_t = k}, in the order of `LEMMAS`.
 
     The chain is lumped to five states: q, tau, j, k and all other tokens.
+
+    Args:
+        N: number of ordinary tokens, at least 4.
+        T: the length.
+        alpha: the probability of the noise after the trigger; a number or an array.
     """
     check_process(N, T, alpha, least_N=4)
     return _lemma_counts(jnp.asarray(N, float), jnp.asarray(alpha, float), T)
@@ -136,6 +141,12 @@ def first_step_table(N: int, T: int, alpha: Numbers) -> GradientMoments:
     """Returns the exact mean and variance of Gamma(j,k) = (1/(N+1) - 1{y=j}) n_k/T (Table 3).
 
     They are sums over the classes q, j, k and "other" of ybar, and over y = tau or y = ybar.
+
+    Args:
+        N, T, alpha: as in `lemma_counts`.
+
+    Returns:
+        Means and variances in the order of `TABLE_3`.
     """
     counts = lemma_counts(N, T, alpha)
     means, variances = [], []
@@ -165,6 +176,10 @@ def first_step_table_limit(
 
     Rows 4 to 10 use E[(1/(N+1) - 1{y=j})^2 | y != j] = 1/(N+1)^2, where the paper has 1/(N+1).
     The mean of row (j,j) is (-alpha^2 + 3 alpha - 1)/N^2, where the paper negates the bracket.
+
+    Args:
+        N, T, alpha: as in `lemma_counts`.
+        printed: whether the table is that of the paper, without corrections.
     """
     a = jnp.asarray(alpha, float)
     b = 1 / (T * N**2) + 1 / N**3
@@ -192,7 +207,12 @@ def first_step_table_limit(
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def pair_moments(N: int, T: int, alpha: Numbers, ybar: int | jax.Array) -> PairMoments:
-    """Returns the exact moments of all pairs of counts given ybar, for sequences with z_T = q."""
+    """Returns the exact moments of all pairs of counts given ybar, for sequences with z_T = q.
+
+    Args:
+        N, T, alpha: as in `lemma_counts`.
+        ybar: the correct token after the trigger.
+    """
     free = jnp.ones(N + 1).at[N].set(0) / N
     trigger = jnp.zeros(N + 1).at[N].set(alpha).at[ybar].add(1 - alpha)
 

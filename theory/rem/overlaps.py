@@ -112,6 +112,11 @@ def second_moment(beta: Numbers, rho: Numbers, T: float | None = None) -> jax.Ar
     """Returns E (sum_s A_ts^2)^2 in the broadcast shape of beta and rho.
 
     The limit T -> infinity is (Y_q + 2 Y_q^2) / 3 (Ghirlanda-Guerra identities).
+
+    Args:
+        beta: the score scale.
+        rho: the cosine of two tokens.
+        T: the number of tokens; None for the limit T -> infinity.
     """
     beta, rho, T = _checked(beta, rho, T)
     if T is None:
@@ -152,6 +157,9 @@ def spectrum_radius(beta: Numbers, rho: Numbers, T: float | None = None) -> jax.
     """Returns sqrt(Y_q - Y_p), the radius of the disc of eigenvalues of A without its outlier 1.
 
     The formula needs d >> T. At T = d and small beta the radius is larger by sqrt(1 + T/d).
+
+    Args:
+        beta, rho, T: as in `second_moment`.
     """
     gap = self_overlap(beta, rho, T) - cross_overlap(beta, rho, T)
     return jnp.where(gap > 0, jnp.sqrt(jnp.where(gap > 0, gap, 1)), 0)

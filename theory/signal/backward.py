@@ -21,10 +21,10 @@ import numpy as np
 
 from theory.activation_moments import moments, slopes
 from theory.signal.architecture import Architecture
+from theory.signal.cells import Cells
 from theory.signal.recursion import (
     AttentionState,
     BlockState,
-    Cells,
     Trace,
     branch_input,
     hidden_moments,

@@ -103,7 +103,14 @@ class at:
 
 
 def mask(address: str, shape: tuple[int, ...], heads: Where, positions: Where) -> jax.Array:
-    """Returns booleans that broadcast to `shape` and are true at these heads and positions."""
+    """Returns booleans that broadcast to `shape` and are true at these heads and positions.
+
+    Args:
+        address: the address of an activation, which determines its axes of positions and heads.
+        shape: the shape of the activation.
+        heads: an index or indices of heads; None selects all.
+        positions: an index or indices of positions in the prompt; None selects all.
+    """
     selected = jnp.ones((1,) * len(shape), bool)
     for kind, index in (("head", heads), ("position", positions)):
         if index is None:
@@ -134,7 +141,13 @@ def axes(address: str, ndim: int) -> dict[str, int | None]:
 
 
 def sizes(address: str, shape: tuple[int, ...], by: Sequence[str]) -> list[int]:
-    """Returns the lengths of those axes of an activation ("position", "head") that `by` names."""
+    """Returns the lengths of those axes of an activation ("position", "head") that `by` names.
+
+    Args:
+        address: the address of the activation.
+        shape: its shape.
+        by: "position", "head" or both; an axis that the activation lacks is left out.
+    """
     axis_of = axes(address, len(shape))
     return [shape[axis] for kind in by if (axis := axis_of[kind]) is not None]
 

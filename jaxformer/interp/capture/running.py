@@ -113,13 +113,28 @@ def shapes(model: Model, params: Any = None, *inputs: Any) -> dict[str, jax.Shap
 
 
 def stop_after(model: Model, params: Any, *inputs: Any, block: int) -> jax.Array:
-    """Returns the residual stream after a block, (B, T, N). Inside jit later blocks do not run."""
+    """Returns the residual stream after a block, (B, T, N). Inside jit later blocks do not run.
+
+    Args:
+        model: a model with activation addresses.
+        params: its parameters.
+        *inputs: the inputs of the model, such as tokens (B, T).
+        block: the number of the block.
+    """
     (states,) = capture(model, params, *inputs, names=[f"block_{block}/states"]).values()
     return states
 
 
 def start_at(model: Model, params: Any, *inputs: Any, block: int, states: jax.Array) -> Any:
-    """Returns the logits if `states` (B, T, N) enter a block; inside jit it runs no earlier one."""
+    """Returns the logits if `states` (B, T, N) enter a block; inside jit it runs no earlier one.
+
+    Args:
+        model: a model with activation addresses.
+        params: its parameters.
+        *inputs: the inputs of the model; `states` replace the residual stream that they give.
+        block: the number of the block that `states` enter.
+        states: the residual stream, (B, T, N).
+    """
     return intervene(model, params, *inputs, {f"block_{block}/before": states})
 
 

@@ -68,6 +68,14 @@ def to_parameters(array: Any, entry: TensorEntry, spec: PretrainedSpec) -> list[
     """Returns the parameters in a tensor from disk, as views of it.
 
     A tensor of a wrong shape raises ValueError or gives parameters of wrong shapes.
+
+    Args:
+        array: the tensor.
+        entry: the name of the tensor, its layout and the paths of its parameters.
+        spec: the sizes of the model.
+
+    Returns:
+        An array for each path of `entry.parameters`.
     """
     if entry.layout == "same":
         return [array]
@@ -85,7 +93,13 @@ def to_parameters(array: Any, entry: TensorEntry, spec: PretrainedSpec) -> list[
 
 
 def to_tensor(arrays: Sequence[Any], entry: TensorEntry, spec: PretrainedSpec) -> Any:
-    """Returns the tensor on disk for these parameters, the inverse of `to_parameters`."""
+    """Returns the tensor on disk for these parameters, the inverse of `to_parameters`.
+
+    Args:
+        arrays: an array for each path of `entry.parameters`.
+        entry: the name of the tensor, its layout and the paths of its parameters.
+        spec: the sizes of the model.
+    """
     if entry.layout == "same":
         return arrays[0]
     if entry.layout == "transposed":

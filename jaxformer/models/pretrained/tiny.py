@@ -30,7 +30,13 @@ from jaxformer.runtime.command_line import Parser, command, count
 
 
 def tiny(kind: str, vocab_size: int, seed: int = 0) -> tuple[Pretrained, dict[str, Any], dict]:
-    """Returns (model, parameters as NumPy arrays, config), equal on all machines."""
+    """Returns (model, parameters as NumPy arrays, config), equal on all machines.
+
+    Args:
+        kind: a key of CONFIGS, such as "gpt2".
+        vocab_size: the number of tokens.
+        seed: the seed of the weights.
+    """
     check_choice("kind of tiny model", kind, CONFIGS)
     config = CONFIGS[kind] | {"vocab_size": vocab_size}
     model = Pretrained(describe(config))
@@ -73,7 +79,15 @@ def tokenizer(texts: Sequence[str]) -> Any:
 def save(
     kind: str, where: str | Path, texts: Sequence[str] = (), vocab: int = 0, seed: int = 0
 ) -> Path:
-    """Writes the folder of a tiny model, with a tokenizer of the texts or with `vocab` tokens."""
+    """Writes the folder of a tiny model, with a tokenizer of the texts or with `vocab` tokens.
+
+    Args:
+        kind: a key of CONFIGS, such as "gpt2".
+        where: the folder.
+        texts: texts on which a tokenizer is trained; () for a model without a tokenizer.
+        vocab: the number of tokens of a model without a tokenizer.
+        seed: the seed of the weights.
+    """
     bpe = tokenizer(texts) if texts else None
     model, params, config = tiny(kind, bpe.get_vocab_size() if bpe else vocab, seed)
     written = saving.save_folder(where, model, params, config)

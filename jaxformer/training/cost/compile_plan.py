@@ -51,7 +51,13 @@ def plan_step(
 
 
 def plan_inference(setup: Setup, devices: DeviceSettings, target: Target) -> Plan:
-    """Compiles the logits of a batch for a target and returns the plan."""
+    """Compiles the logits of a batch for a target and returns the plan.
+
+    Args:
+        setup: the parts of a run; its batch size is planned.
+        devices: the sizes of the mesh axes on the target.
+        target: the machine.
+    """
     setup = on_devices(setup, devices, devices_of(target))
     state, batch = placed_shapes(setup)
 

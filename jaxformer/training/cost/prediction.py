@@ -46,7 +46,13 @@ class Prediction(NamedTuple):
 def print_prediction(
     phases: Sequence[Phase], settings: TrainSettings, is_measured: bool = False
 ) -> None:
-    """Prints the predicted operations, memory and time of a run."""
+    """Prints the predicted operations, memory and time of a run.
+
+    Args:
+        phases: the phases of the run.
+        settings: its steps and intervals.
+        is_measured: whether some steps run and are timed; otherwise the step is only compiled.
+    """
     setup = phases[0].setup
     seeds, rates, mesh = setup.population.seeds, setup.population.rates, setup.mesh
     print(f"members: {len(setup.population.members)} (seeds {seeds} x learning rates {rates})")
