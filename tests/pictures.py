@@ -15,11 +15,11 @@ def faults(figure: Any, is_headed: bool = False) -> list[str]:
     """A line for each thing that is wrong; `is_headed`: it must say what was found."""
     if figure.get_layout_engine() is not None:
         figure.draw_without_rendering()
-    found = [*_fonts(figure), *_cut_off(figure), *_hidden(figure), *_images(figure)]
-    found += _colours(figure)
+    result = [*_fonts(figure), *_cut_off(figure), *_hidden(figure), *_images(figure)]
+    result += _colours(figure)
     if is_headed and not figure.get_suptitle():
-        found.append("no words say what was found")
-    return found
+        result.append("no words say what was found")
+    return result
 
 
 def smallest_font(figure: Any) -> float:

@@ -19,18 +19,18 @@ PAGE = (flags.ROOT / "docs/adding.md").read_text()
 
 def walks():
     """{heading: its code blocks}, in the order of the page."""
-    found = {}
+    result = {}
     for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]:
         heading, _, text = part.partition("\n")
         blocks = re.findall(r"(?:^    .*\n(?:\n+(?=    ))?)+", text, re.MULTILINE)
         # A block ends where the next one says its file.
         lines = [textwrap.dedent(block) for block in blocks]
-        found[heading] = [
+        result[heading] = [
             b.strip("\n")
             for block in lines
             for b in re.split(r"^(?=# \S+\.py\b)", block, flags=re.M)
         ]
-    return {heading: [block for block in blocks if block] for heading, blocks in found.items()}
+    return {heading: [block for block in blocks if block] for heading, blocks in result.items()}
 
 
 WALKS = walks()
@@ -83,9 +83,11 @@ def followed(tmp_path_factory):
     return follow
 
 
-def run(root, *words):
+def run(root, *arguments):
     environment = os.environ | {"PYTHONPATH": str(root)}
-    done = subprocess.run([sys.executable, *words], cwd=root, env=environment, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=root, env=environment, capture_output=True
+    )
     assert done.returncode == 0, (done.stdout + done.stderr).decode()[-3000:]
     return done.stdout.decode()
 

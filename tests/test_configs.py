@@ -211,9 +211,9 @@ def check_times(file):
     for scale in SCALES:
         seeds = flags.load_config(f"{file}:scale={scale}").n_seeds
         lines = [line for line in manual(file).splitlines() if line.startswith(f"{scale} ")]
-        found = [TIME.search(line) for line in lines]
-        assert found and all(found), (file, scale)
-        ranges = [spread(match, seeds) for match in found]
+        result = [TIME.search(line) for line in lines]
+        assert result and all(result), (file, scale)
+        ranges = [spread(match, seeds) for match in result]
         low, high = ranges[0]
         assert low <= seconds[scale] <= high, (file, scale)
         # A key such as "small,when=trained" has a line of its own, or its time on another one.

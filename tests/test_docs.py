@@ -35,8 +35,8 @@ def test_the_walk_of_the_signal_page(tmp_path, monkeypatch, capsys):
     walk = page[page.index("My loss does not move") : page.index("## Runs and published models")]
     asked = re.findall(r"^ *\$ python -m theory\.advise (c.*)\n((?: *[^$`\n]+\n)+)", walk, re.M)
     assert len(asked) == 4
-    for words, shown in asked:
-        advise.main(shlex.split(words))
+    for arguments, shown in asked:
+        advise.main(shlex.split(arguments))
         printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
         lines = [line.strip() for line in shown.splitlines()]
         assert [line for line in printed if line in lines] == lines

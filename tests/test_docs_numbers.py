@@ -49,7 +49,7 @@ def numbers_of(records):
 
 def differences_of(rows):
     """Returns the numbers that rules compare and their differences, with errors of paired seeds."""
-    found = []
+    result = []
     for row in rows:
         rules: list[Rule] = [*row.item.rules.values(), *row.item.checks.values()]
         for rule in rules:
@@ -58,8 +58,8 @@ def differences_of(rows):
             except KeyError:
                 continue
             apart = minus(left, right) if left and right else None
-            found += [{"mean": n.mean, "sem": n.error} for n in (left, right, apart) if n]
-    return found
+            result += [{"mean": n.mean, "sem": n.error} for n in (left, right, apart) if n]
+    return result
 
 
 def decimals(text: str) -> int:

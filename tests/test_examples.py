@@ -20,8 +20,8 @@ ENDINGS = {  # how a notebook's runs end, and how many do
 
 
 def cells(file):
-    held = json.loads(file.read_text())["cells"]
-    return ["".join(cell["source"]) for cell in held if cell["cell_type"] == "code"]
+    content = json.loads(file.read_text())["cells"]
+    return ["".join(cell["source"]) for cell in content if cell["cell_type"] == "code"]
 
 
 @pytest.mark.slow  # two and four programs to compile; the lines of the README run in any case
@@ -40,9 +40,9 @@ def test_every_cell_runs(file, monkeypatch, capsys):
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda f: f.stem)
 def test_a_notebook_was_executed_from_top_to_bottom(file):
-    held = [c for c in json.loads(file.read_text())["cells"] if c["cell_type"] == "code"]
-    assert [cell["execution_count"] for cell in held] == [*range(1, len(held) + 1)]
-    assert all(out["output_type"] != "error" for cell in held for out in cell["outputs"])
+    content = [c for c in json.loads(file.read_text())["cells"] if c["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in content] == [*range(1, len(content) + 1)]
+    assert all(out["output_type"] != "error" for cell in content for out in cell["outputs"])
     assert len(file.read_bytes()) < 300_000
 
 

@@ -77,15 +77,15 @@ def test_packages_import_downward_only(imports):
 
 
 def test_packages_of_jaxformer_import_their_layers_only(imports):
-    found = {}
+    problems = {}
     for name, names in imports.items():
         top, *parts = name.split(".")
         if top != "jaxformer" or len(parts) < 2 or parts[0] not in LAYERS or name in COMMANDS:
             continue
         used = {n.split(".")[1] for n in names if n.startswith("jaxformer.")}
         if bad := used - LAYERS[parts[0]] - {parts[0]}:
-            found[name] = bad
-    assert not found
+            problems[name] = bad
+    assert not problems
 
 
 def test_no_import_cycle(imports):
@@ -97,21 +97,21 @@ def test_no_import_cycle(imports):
 
 
 def test_heavy_packages_are_imported_where_they_are_used(trees):
-    found = {
+    problems = {
         name: bad
         for name, tree in trees.items()
         if (bad := HEAVY & {n.split(".")[0] for n in imported(tree, top_level_only=True)})
     }
-    assert not found
+    assert not problems
 
 
 def test_only_models_import_flax(imports):
-    found = [
+    problems = [
         name
         for name, names in imports.items()
         if any(n.split(".")[0] == "flax" for n in names) and not name.startswith("jaxformer.models")
     ]
-    assert not found
+    assert not problems
 
 
 def test_the_root_of_the_package_is_small():

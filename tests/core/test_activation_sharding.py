@@ -89,8 +89,8 @@ def test_captures_generation_and_evaluation_keep_the_layout():
         "generation": lambda p: generate(model, p, tokens, new=2).tokens,
     }
     for name, function in paths.items():
-        found = constraints(function, params)
-        assert any(shape[0] == B and spec[0] == sharding.BATCH_AXES for shape, spec in found), name
+        result = constraints(function, params)
+        assert any(shape[0] == B and spec[0] == sharding.BATCH_AXES for shape, spec in result), name
 
     def evaluate(p, tokens):
         one = lambda x: model.apply({"params": p}, x[None])[0]  # noqa: E731
@@ -98,8 +98,8 @@ def test_captures_generation_and_evaluation_keep_the_layout():
 
     # 13 examples: two chunks of 8 with 3 copies of the last, two examples on each device.
     whole = jax.ShapeDtypeStruct((13, T), jnp.int32, sharding=NamedSharding(MESH, P()))
-    found = constraints(evaluate, params, whole)
-    assert ((8, 1, T, 8), P(sharding.BATCH_AXES, None, None, None)) in found
+    result = constraints(evaluate, params, whole)
+    assert ((8, 1, T, 8), P(sharding.BATCH_AXES, None, None, None)) in result
     assert jax.eval_shape(evaluate, params, whole).shape == (13, T, 8)
 
 

@@ -69,16 +69,16 @@ def compiled(target, mesh):
 @pytest.mark.parametrize("target, devices", [("v5e:4x4", 16), ("h100:8", 8)])
 def test_fsdp_communicates_parameters_on_accelerators(target, devices):
     """Unconstrained activations took 112 MB a device on v5e:4x4, and did not compile for h100:8."""
-    found = compiled(target, {"fsdp": devices})
-    arrays = found["arrays"]
+    result = compiled(target, {"fsdp": devices})
+    arrays = result["arrays"]
     assert len(arrays.get("all-to-all", ())) <= 2
-    assert found["peak"] <= {"v5e:4x4": 21e6, "h100:8": 32e6}[target]
+    assert result["peak"] <= {"v5e:4x4": 21e6, "h100:8": 32e6}[target]
     if target == "h100:8":  # the text of a TPU program repeats each collective
         gathered = sum(size for _, size in arrays["all-gather"])
         scattered = sum(size for _, size in arrays["reduce-scatter"])
         # Each line lists the shards and the whole: 9 / 8 of the parameters.
-        assert max(gathered, scattered) <= 1.13 * found["parameters"]
-        assert sum(size for _, size in arrays["all-reduce"]) <= 0.02 * found["parameters"]
+        assert max(gathered, scattered) <= 1.13 * result["parameters"]
+        assert sum(size for _, size in arrays["all-reduce"]) <= 0.02 * result["parameters"]
 
 
 @pytest.mark.slow

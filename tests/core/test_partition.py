@@ -42,8 +42,8 @@ def test_labels_counts_and_halves():
         ([("(", "frozen")], "not a regular expression"),
     ],
 )
-def test_wrong_rules(rules, words):
-    with pytest.raises(UserError, match=words):
+def test_wrong_rules(rules, message):
+    with pytest.raises(UserError, match=message):
         Partition(rules).labels(PARAMS)
 
 

@@ -58,8 +58,8 @@ def test_replace_keeps_the_rest():
         ("(", "not a regular"),
     ],
 )
-def test_wrong_patterns(pattern, words):
-    with pytest.raises(UserError, match=words):
+def test_wrong_patterns(pattern, message):
+    with pytest.raises(UserError, match=message):
         paths.select(TREE, pattern)
 
 

@@ -98,14 +98,14 @@ def meshes(request):
     return on_eight_devices(f"MESHES = {[(1, 1, 1), *chosen]}" + TRAIN)
 
 
-def on_eight_devices(program, *words):
+def on_eight_devices(program, *arguments):
     """Runs a program in a new process with eight simulated devices."""
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
         "XLA_FLAGS": os.environ["XLA_FLAGS"] + " --xla_force_host_platform_device_count=8",
     }
     done = subprocess.run(
-        [sys.executable, "-c", program, *words],
+        [sys.executable, "-c", program, *arguments],
         env=environment,
         capture_output=True,
         text=True,
@@ -132,9 +132,9 @@ def test_losses_agree_with_one_device(meshes):
 @pytest.mark.slow  # a process of its own
 def test_a_published_model_is_read_and_written_by_shards(tmp_path):
     """Each device reads its eighth of a matrix; logits and saved parameters are those of one."""
-    found = on_eight_devices(LOAD, str(tmp_path / "model"))
-    assert found["share"] == found["largest"] == 1 / 8
-    assert found["gap"] < 1e-5 and found["same"]
+    result = on_eight_devices(LOAD, str(tmp_path / "model"))
+    assert result["share"] == result["largest"] == 1 / 8
+    assert result["gap"] < 1e-5 and result["same"]
 
 
 def test_rules_choose_by_path_and_skip_what_does_not_divide():
@@ -154,8 +154,8 @@ def test_rules_choose_by_path_and_skip_what_does_not_divide():
         (lambda: sharding.make_mesh(tensor=0), "devices.tensor must be at least 1"),
     ],
 )
-def test_wrong_meshes(call, words):
-    with pytest.raises(UserError, match=words):
+def test_wrong_meshes(call, message):
+    with pytest.raises(UserError, match=message):
         call()
 
 

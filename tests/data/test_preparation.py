@@ -154,14 +154,14 @@ def test_damage_of_a_large_file_is_noticed_when_it_is_checked(file, tmp_path, mo
         (b"abc\n" * 30_000 + b"\0", "is binary, not text: byte 120000 is 0"),
     ],
 )
-def test_what_is_no_text_is_one_line_and_nothing_looks_prepared(tmp_path, capsys, content, words):
+def test_what_is_no_text_is_one_line_and_nothing_looks_prepared(tmp_path, capsys, content, message):
     path = tmp_path / "text.txt"
     if content is not None:
         path.write_bytes(content)
     out = tmp_path / "out"
     assert main([f"--dataset=text:{path}", f"--out={out}", "--tokenizer=bytes"]) == 2
-    said = capsys.readouterr().err.strip().splitlines()[-1]
-    assert said.startswith("error: ") and words in said and not out.exists()
+    output = capsys.readouterr().err.strip().splitlines()[-1]
+    assert output.startswith("error: ") and message in output and not out.exists()
 
 
 def test_wrong_flags_are_one_line(file, tmp_path, capsys):

@@ -106,8 +106,8 @@ def test_a_stopped_preparation_does_not_go_on_with_other_fields(rows, tmp_path, 
     stopped(monkeypatch, tmp_path / "out", dataset)
     assert ask(tmp_path / "out", dataset, "--text=words") == 0
     tokens = open_tokens(str(tmp_path / "out"))
-    found = tokens.tokenizer.decode(tokens.tokens(0, tokens.part("test").stop))
-    assert found == "".join(f"b {i}" for i in range(2000))
+    result = tokens.tokenizer.decode(tokens.tokens(0, tokens.part("test").stop))
+    assert result == "".join(f"b {i}" for i in range(2000))
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -158,10 +158,10 @@ def test_a_folder_from_before_these_were_said_is_what_was_asked_for(rows, tmp_pa
         (["--dataset=yelp", "--text=words"], "the text of yelp is in its field 'text'"),
     ],
 )
-def test_a_field_that_would_be_ignored_is_refused(file, tmp_path, capsys, flags, words):
+def test_a_field_that_would_be_ignored_is_refused(file, tmp_path, capsys, flags, message):
     flags = [flag.replace("FILE", str(file)) for flag in flags]
     assert ask(tmp_path / "out", *flags) == 2
-    assert words in said(capsys) and not (tmp_path / "out").exists()
+    assert message in said(capsys) and not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -171,12 +171,12 @@ def test_a_field_that_would_be_ignored_is_refused(file, tmp_path, capsys, flags,
         (["c", "b", "a", "d"], "exists and contains 'a', 'b', 'c' and 1 more, not prepared"),
     ],
 )
-def test_a_folder_of_something_else_is_named(file, tmp_path, capsys, names, words):
+def test_a_folder_of_something_else_is_named(file, tmp_path, capsys, names, message):
     (tmp_path / "out").mkdir()
     for name in names:
         (tmp_path / "out" / name).write_text("")
     assert ask(tmp_path / "out", f"--dataset=text:{file}") == 2
-    assert (line := said(capsys)).endswith("; choose another --out.") and words in line
+    assert (line := said(capsys)).endswith("; choose another --out.") and message in line
     assert len([*(tmp_path / "out").iterdir()]) == len(names)
 
 

@@ -136,8 +136,8 @@ def test_the_name_of_a_file_defines_its_part(tmp_path):
 
 def test_files_of_which_none_is_for_training_are_refused(tmp_path):
     (tmp_path / "test-1.jsonl").write_text('{"text": "a"}\n')
-    words = "no file .* is for training: the files test-1.jsonl are named validation or test"
-    with pytest.raises(UserError, match=words):
+    message = "no file .* is for training: the files test-1.jsonl are named validation or test"
+    with pytest.raises(UserError, match=message):
         datasets.corpus(f"files:{tmp_path}")
 
 
@@ -153,8 +153,8 @@ def test_a_share_that_leaves_its_part_empty_is_refused(tmp_path, text, shares, p
     (tmp_path / "text.txt").write_text(text)
     corpus = datasets.corpus(f"text:{tmp_path / 'text.txt'}")
     share = shares[("validation", "test").index(part)]
-    words = f"--{part}={share:g} leaves the {part} part without text: .* {len(text):,} bytes"
-    with pytest.raises(UserError, match=words):
+    message = f"--{part}={share:g} leaves the {part} part without text: .* {len(text):,} bytes"
+    with pytest.raises(UserError, match=message):
         datasets.check_parts(corpus, shares, preparation._pieces)
 
 
@@ -191,12 +191,12 @@ def test_the_hub_is_asked_for_a_data_set_once_and_only_with_download(no_network,
 def test_a_line_without_an_end_is_refused_early(tmp_path, monkeypatch):
     monkeypatch.setattr(readers, "MAX_LINE_BYTES", 10_000)
     path = tmp_path / "text.txt"
-    for content, words in (
+    for content, message in (
         (b"a line\n" + b"a" * 100_000, "the line at byte 7 is longer than 9.8 KiB"),
         (b"a" * 5000 + b"\0" * 10**6, "is binary, not text: byte 5000 is 0"),
     ):
         path.write_bytes(content)
-        with pytest.raises(UserError, match=words):
+        with pytest.raises(UserError, match=message):
             [*readers.read_text(path, 0, "line")]
     path.write_bytes(b"a" * 9000 + b"\n" + b"b" * 9000)
     assert [len(piece.text) for piece in readers.read_text(path, 0, "line")] == [9000, 9000]
@@ -210,10 +210,10 @@ def test_a_line_without_an_end_is_refused_early(tmp_path, monkeypatch):
         ("[1]", "line 2, byte 14: expected an object, got .*1"),
     ],
 )
-def test_a_wrong_json_line_is_named(tmp_path, line, words):
+def test_a_wrong_json_line_is_named(tmp_path, line, message):
     (tmp_path / "train.jsonl").write_text(f'{{"text": "a"}}\n{line}\n')
     (place,) = datasets.corpus(f"files:{tmp_path}").sources
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=message):
         [*place.read(0)]
 
 

@@ -57,8 +57,8 @@ SLOW = {"all memory": pytest.mark.slow}  # it takes ten seconds to fill a gigaby
 @pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in REFUSED])
 def test_a_tokenizer_that_does_not_give_the_text_back_is_refused(tmp_path, monkeypatch, name):
     monkeypatch.setattr(round_trip, "MAX_TRIAL_BYTES", 2**30)
-    make, words = REFUSED[name]
-    with pytest.raises(UserError, match=words) as error:
+    make, message = REFUSED[name]
+    with pytest.raises(UserError, match=message) as error:
         prepared(make(), tmp_path)
     assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
 

@@ -100,9 +100,9 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_table_is_one_line(tmp_path, name):
-    file, content, label, words = WRONG[name]
+    file, content, label, message = WRONG[name]
     (tmp_path / file).write_text(content)
-    with pytest.raises(UserError, match=words) as error:
+    with pytest.raises(UserError, match=message) as error:
         tables.corpus(tmp_path / file, "text", label, (0, 0))
     assert "\n" not in str(error.value)
 

@@ -106,8 +106,8 @@ def test_its_documents_and_classes_become_tokens(folder, tmp_path):
     assert tokens.labels == ("bad", "good") and tokens.part("test").last == 60
     assert tokens.part("test").first == 40 and tokens.part("train").last == 38
     rows, lengths = tokens.documents(np.arange(40, 60), 30)
-    found = {bytes(row[:n].tolist()).decode() for row, n in zip(rows, lengths, strict=True)}
-    assert found == {text for text, _ in REVIEWS[40:]}
+    result = {bytes(row[:n].tolist()).decode() for row, n in zip(rows, lengths, strict=True)}
+    assert result == {text for text, _ in REVIEWS[40:]}
     for i, label in zip(range(40, 60), tokens.labels_of(np.arange(40, 60)), strict=True):
         text = bytes(rows[i - 40][: lengths[i - 40]].tolist()).decode()
         assert (text, label) in REVIEWS
@@ -120,9 +120,9 @@ def test_its_documents_and_classes_become_tokens(folder, tmp_path):
         (["--dataset=tfds:tiny_reviews", "--text=texts"], "has no field 'texts'. Did you mean"),
     ],
 )
-def test_what_is_not_there_is_one_line(folder, tmp_path, capsys, flags, words):
+def test_what_is_not_there_is_one_line(folder, tmp_path, capsys, flags, message):
     assert main([*flags, f"--tfds-dir={folder}", f"--out={tmp_path / 'out'}"]) == 2
-    assert words in capsys.readouterr().err and not (tmp_path / "out").exists()
+    assert message in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
 def test_without_tokens_it_is_only_prepared(folder, capsys):
@@ -132,8 +132,12 @@ def test_without_tokens_it_is_only_prepared(folder, capsys):
 
 def test_a_part_of_a_data_set_is_no_data_set(folder, tmp_path, capsys):
     (tmp_path / "tiny_reviews" / "1.0.0").mkdir(parents=True)
-    words = ["--dataset=tfds:tiny_reviews", f"--tfds-dir={tmp_path}", f"--out={tmp_path / 'out'}"]
-    assert main(words) == 2
+    arguments = [
+        "--dataset=tfds:tiny_reviews",
+        f"--tfds-dir={tmp_path}",
+        f"--out={tmp_path / 'out'}",
+    ]
+    assert main(arguments) == 2
     assert "cannot be read (none of its versions is complete)" in capsys.readouterr().err
 
 
@@ -145,13 +149,13 @@ def test_a_part_of_a_data_set_is_no_data_set(folder, tmp_path, capsys):
     ],
 )
 def test_a_builder_that_is_not_registered_is_one_line(
-    tmp_path, capsys, monkeypatch, has_tensorflow, words
+    tmp_path, capsys, monkeypatch, has_tensorflow, message
 ):
     monkeypatch.setattr("jaxformer.data.tfds.find_spec", lambda name: has_tensorflow or None)
     flags = ["--dataset=tfds:mnits", "--download", f"--tfds-dir={tmp_path / 'tfds'}"]
     assert main([*flags, f"--out={tmp_path / 'out'}"]) == 2
-    said = capsys.readouterr().err.strip().splitlines()
-    assert len(said) == 1 and words in said[0] and "Did you mean 'mnist'?" in said[0]
+    output = capsys.readouterr().err.strip().splitlines()
+    assert len(output) == 1 and message in output[0] and "Did you mean 'mnist'?" in output[0]
 
 
 def test_a_server_that_does_not_answer_is_asked_once(tmp_path, capsys, monkeypatch):
@@ -159,8 +163,8 @@ def test_a_server_that_does_not_answer_is_asked_once(tmp_path, capsys, monkeypat
     monkeypatch.setattr(time, "sleep", slept.append)
     flags = ["--dataset=tfds:tiny_absent", "--download", f"--tfds-dir={tmp_path / 'tfds'}"]
     assert main([*flags, f"--out={tmp_path / 'out'}"]) == 2
-    said = capsys.readouterr().err.strip().splitlines()
+    output = capsys.readouterr().err.strip().splitlines()
     assert sum(slept) < 1 and not (tmp_path / "out").exists()
-    assert "could not be downloaded: 127.0.0.1 does not answer" in said[-1]
-    assert f"copy the folder {tmp_path / 'tfds' / 'tiny_absent'}" in said[-1]
-    assert sum("error" in line.lower() or "retry" in line.lower() for line in said) == 1
+    assert "could not be downloaded: 127.0.0.1 does not answer" in output[-1]
+    assert f"copy the folder {tmp_path / 'tfds' / 'tiny_absent'}" in output[-1]
+    assert sum("error" in line.lower() or "retry" in line.lower() for line in output) == 1

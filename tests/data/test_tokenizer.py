@@ -51,8 +51,8 @@ def test_training_is_deterministic_and_merges_what_is_frequent():
         ("/no/tokenizer.json", "there is no tokenizer file .* A tokenizer is bytes, bpe:SIZE"),
     ],
 )
-def test_a_wrong_name_is_one_line(kind, words):
-    with pytest.raises(UserError, match=words):
+def test_a_wrong_name_is_one_line(kind, message):
+    with pytest.raises(UserError, match=message):
         tokenizer.make(kind)
 
 

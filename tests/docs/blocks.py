@@ -54,18 +54,18 @@ def pages() -> dict[str, str]:
 
 def of_page(name: str, text: str) -> list[Block]:
     """All blocks of a page, fenced or indented, those inside of lists too."""
-    found, said = [], {}
+    result, said = [], {}
     for token in MarkdownIt("commonmark").enable("table").parse(text):
         if token.type == "html_block":
             said = {a or c: b or "" for a, b, c in COMMENT.findall(token.content)}
         elif token.type in ("fence", "code_block"):
             line = (token.map or [0])[0] + 1
             language = token.info if token.type == "fence" else "indented"
-            found.append(Block(name, line, language, token.content, said))
+            result.append(Block(name, line, language, token.content, said))
             said = {}
         elif token.type != "list_item_open":
             said = {}
-    return found
+    return result
 
 
 def inline(text: str) -> list[str]:

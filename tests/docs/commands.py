@@ -61,19 +61,19 @@ def _jaxformer(words: list[str], monkeypatch) -> None:
     _python(["-m", program.module, *rest], monkeypatch)
 
 
-def _python(words: list[str], monkeypatch) -> None:
-    if words[:2] == ["-m", "jaxformer"]:
-        return _jaxformer(words[2:], monkeypatch)
-    if words[0] == "-m":
-        name, words = words[1], words[2:]
+def _python(argv: list[str], monkeypatch) -> None:
+    if argv[:2] == ["-m", "jaxformer"]:
+        return _jaxformer(argv[2:], monkeypatch)
+    if argv[0] == "-m":
+        name, argv = argv[1], argv[2:]
         assert name.startswith(SCRIPTS) or importlib.util.find_spec(name), f"no module {name}"
     else:
-        assert (ROOT / words[0]).is_file(), f"no file {words[0]}"
-        name, words = words[0].removesuffix(".py").replace("/", "."), words[1:]
+        assert (ROOT / argv[0]).is_file(), f"no file {argv[0]}"
+        name, argv = argv[0].removesuffix(".py").replace("/", "."), argv[1:]
     if name.startswith(SCRIPTS):
         return
-    if name == "experiments.run" and "--help" not in words:
-        run.parse(words)
+    if name == "experiments.run" and "--help" not in argv:
+        run.parse(argv)
         return
     module = importlib.import_module(name)
     whole = Parser.parse_args
@@ -85,11 +85,11 @@ def _python(words: list[str], monkeypatch) -> None:
         patch.setattr(Parser, "parse_args", parse)
         patch.setattr(os, "environ", os.environ.copy())
         try:
-            code = module.main(words)
+            code = module.main(argv)
         except Parsed as parsed:
             _files(parsed.args[0])
         else:
-            assert code == 0 and "--help" in words, "the flags are not understood"
+            assert code == 0 and "--help" in argv, "the flags are not understood"
 
 
 def _files(asked) -> None:

@@ -106,10 +106,10 @@ def lost(text, records, about):
 
 
 def test_the_numbers_of_a_finding_are_those_of_its_rows(real_rows):
-    found = [*said_and_known(real_rows)]
-    text = " ".join(text for text, *_ in found)
+    result = [*said_and_known(real_rows)]
+    text = " ".join(text for text, *_ in result)
     assert len(NUMBER.findall(text)) >= 8 and len(PLAIN.findall(NUMBER.sub("", text))) >= 5
-    missing = [(text[:30], told) for text, *known in found if (told := lost(text, *known))]
+    missing = [(text[:30], told) for text, *known in result if (told := lost(text, *known))]
     assert not missing
 
 

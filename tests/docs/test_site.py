@@ -96,8 +96,10 @@ def test_a_link_out_of_the_site_becomes_the_name_of_the_file(site):
 
 def headings(text):
     """The anchors of a page: what its headings are called in a link, down to the third level."""
-    found = re.findall(r"^#{1,3} (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
-    return {re.sub(r"[^\w\- ]", "", head.strip().lower()).replace(" ", "-") for head in found}
+    matches = re.findall(
+        r"^#{1,3} (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M
+    )
+    return {re.sub(r"[^\w\- ]", "", head.strip().lower()).replace(" ", "-") for head in matches}
 
 
 def test_a_link_to_a_heading_leads_to_one_that_is_there(site):
@@ -124,11 +126,11 @@ def test_a_link_to_a_heading_leads_to_one_that_is_there(site):
 def test_the_site_builds_and_needs_no_network(tmp_path):
     for name in ("furo", "myst_parser", "sphinx"):
         pytest.importorskip(name, reason="the extra [docs] is not installed")
-    words = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
-    words += [str(ROOT / "docs"), str(tmp_path)]
+    arguments = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
+    arguments += [str(ROOT / "docs"), str(tmp_path)]
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"PYTHONPATH": path}
-    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True)
+    done = subprocess.run(arguments, cwd=ROOT, env=environment, capture_output=True)
     assert done.returncode == 0, (done.stdout + done.stderr).decode()[-4000:]
     for file in tmp_path.rglob("*.html"):
         loaded = re.findall(

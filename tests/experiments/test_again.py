@@ -25,12 +25,12 @@ MACHINE = {"versions": {"jax": "0.10.2"}, "device": "abacus", "clean": True, "co
 
 def made(cell, accuracies, scale="small", **changed):
     """Returns the content of result.json of a run of a cell."""
-    held = vars(record(cell, scale, len(accuracies))) | {"schema": SCHEMA}
-    held["metrics"] = {"accuracy": json_value(over_seeds(accuracies))}
+    content = vars(record(cell, scale, len(accuracies))) | {"schema": SCHEMA}
+    content["metrics"] = {"accuracy": json_value(over_seeds(accuracies))}
     scores = [{"accuracy": {"mean": a, "sem": 0.01, "n": 100}} for a in accuracies]
     rest = {"learning_rate": 0.01, "chosen": True}
-    held["members"] = [{"seed": s, "metrics": m, **rest} for s, m in enumerate(scores)]
-    return held | {"environment": MACHINE | changed}
+    content["members"] = [{"seed": s, "metrics": m, **rest} for s, m in enumerate(scores)]
+    return content | {"environment": MACHINE | changed}
 
 
 class FakeExecutor(pretended.FakeExecutor):
@@ -51,8 +51,8 @@ class FakeExecutor(pretended.FakeExecutor):
                 yield Outcome(job, 128 + signal.SIGTERM, 1.0, "stopped")
                 return
             cell = {"standard": A, "frozen_qk": B, "mixit": C}[arguments["variant"]]
-            found = MINE[arguments["variant"]][: config["n_seeds"]]
-            mine = made(cell, found, arguments["scale"]) | said | {"overrides": job.overrides}
+            result = MINE[arguments["variant"]][: config["n_seeds"]]
+            mine = made(cell, result, arguments["scale"]) | said | {"overrides": job.overrides}
             write_json(folder / "result.json", mine)
             yield Outcome(job, 0, 1.0, "")
 
@@ -67,8 +67,8 @@ def command(tmp_path, monkeypatch, capsys):
         changed = {"versions": {"jax": "0.9.0"}} if name == "mixit" else {}
         write_json(tmp_path / f"results/{name}.json", made(cell, found, "small", **changed))
 
-    def command(*words, out=tmp_path / "mine"):
-        code = reproduce.main(["--again", *words, f"--out={out}"], PAPERS)
+    def command(*arguments, out=tmp_path / "mine"):
+        code = reproduce.main(["--again", *arguments, f"--out={out}"], PAPERS)
         printed = capsys.readouterr()
         return code, printed.out + printed.err
 
@@ -147,10 +147,10 @@ def test_a_dry_run_prints_the_time_and_makes_no_folder(command, tmp_path):
         (["--list"], "mine", "--again --dry-run shows the runs to repeat"),
     ],
 )
-def test_impossible_reruns_are_one_line(words, out, message, command, tmp_path):
+def test_impossible_reruns_are_one_line(arguments, out, message, command, tmp_path):
     (tmp_path / "a_file").touch()
-    paper = [] if "--paper=two" in words else ["--paper=one"]
-    code, text = command(*paper, *words, out=tmp_path / out)
+    paper = [] if "--paper=two" in arguments else ["--paper=one"]
+    code, text = command(*paper, *arguments, out=tmp_path / out)
     assert code == 2 and text.startswith("error: ") and text.count("\n") == 1
     assert any(part in text for part in message.split("|"))
     assert not (tmp_path / "mine").exists() or not [*(tmp_path / "mine").iterdir()]
@@ -173,10 +173,10 @@ def pair(mine, recorded):
             }
         return Record.from_json({**held, "config": record(A).config})
 
-    found = compare_records.compare_metric(
+    result = compare_records.compare_metric(
         "a", "accuracy", as_record(mine), as_record(recorded), None
     )
-    return found.verdict
+    return result.verdict
 
 
 def test_numbers_without_an_error_are_the_same_or_unknown():
@@ -189,8 +189,8 @@ def test_numbers_without_an_error_are_the_same_or_unknown():
 
 @pytest.mark.slow  # a process of its own
 def test_a_recorded_figure_is_made_again(tmp_path, capsys):
-    words = ["--paper=associations", "--only=Figure 18", "--again"]
-    assert reproduce.main([*words, f"--out={tmp_path}"]) == 0
+    arguments = ["--paper=associations", "--only=Figure 18", "--again"]
+    assert reproduce.main([*arguments, f"--out={tmp_path}"]) == 0
     text = capsys.readouterr().out
     assert "differs" not in text and compare_records.UNKNOWN not in text
     assert [*tmp_path.glob("*.csv")] and not (flags.ROOT / "results/again.csv").exists()

@@ -231,8 +231,8 @@ def test_seeds_and_rates_may_be_numbers_of_numpy():
 
 
 def test_one_learning_rate_needs_no_validation():
-    words = SHORT | dict(steps=4, eval_every=0, seeds=2)
-    run = jaxformer.train(TASK, small(), **words)
+    arguments = SHORT | dict(steps=4, eval_every=0, seeds=2)
+    run = jaxformer.train(TASK, small(), **arguments)
     assert run.chosen() == [0, 1] and run.result.metrics["accuracy"].n == 2
     assert run.result.members[0]["validation_accuracy"] is None
     assert "validation_accuracy" not in run.curves
@@ -246,12 +246,14 @@ class ByLoss(Retrieval):
 
 def test_a_member_says_by_which_score_it_was_chosen():
     task = ByLoss(max_pairs=3, vocab=16)
-    words = SHORT | dict(steps=4, eval_every=2, learning_rate=[1e-2, 1e-6])
-    run = jaxformer.train(task, small(), **words)
-    found, losses = run.result.members, run.curves["validation_loss"]
-    assert [result.validated(one) for one in found] == [("loss", x) for x in losses[-1]]
-    assert found[0]["chosen"] == (losses[-1][0] < losses[-1][1])
-    assert [one["validation_accuracy"] for one in found] == [*run.curves["validation_accuracy"][-1]]
+    arguments = SHORT | dict(steps=4, eval_every=2, learning_rate=[1e-2, 1e-6])
+    run = jaxformer.train(task, small(), **arguments)
+    actual, losses = run.result.members, run.curves["validation_loss"]
+    assert [result.validated(one) for one in actual] == [("loss", x) for x in losses[-1]]
+    assert actual[0]["chosen"] == (losses[-1][0] < losses[-1][1])
+    assert [one["validation_accuracy"] for one in actual] == [
+        *run.curves["validation_accuracy"][-1]
+    ]
 
 
 def test_a_run_that_is_stopped_before_its_first_row_has_empty_curves(monkeypatch):

@@ -27,16 +27,21 @@ def folder(tmp_path_factory):
     return tiny.save("gpt2", tmp_path_factory.mktemp("model") / "gpt2", tiny.TEXTS)
 
 
-def fails(capsys, *words):
-    assert main([*map(str, words)]) == 2
+def fails(capsys, *arguments):
+    assert main([*map(str, arguments)]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1
     return error
 
 
 def test_a_cut_prints_both_distributions_and_saves_the_model(folder, tmp_path, capsys):
-    words = ["--matrix=block_1/mlp/in", "--fraction=0.1", f"--prompt={PROMPT}", "--target=Spain"]
-    assert main([str(folder), *words, f"--save={tmp_path}"]) == 0
+    arguments = [
+        "--matrix=block_1/mlp/in",
+        "--fraction=0.1",
+        f"--prompt={PROMPT}",
+        "--target=Spain",
+    ]
+    assert main([str(folder), *arguments, f"--save={tmp_path}"]) == 0
     printed = capsys.readouterr().out
     assert "block_1/mlp/in/kernel: 16 x 64, rank 1 kept" in printed
     model, params, _ = jaxformer.load(folder)
@@ -58,7 +63,12 @@ def test_a_cut_prints_both_distributions_and_saves_the_model(folder, tmp_path, c
 def test_a_search_scores_each_cut_of_laser_and_resumes(folder, tmp_path, capsys, monkeypatch):
     (tmp_path / "p.txt").write_text(LINES)
     model, params, _ = jaxformer.load(folder)
-    words = [str(folder), *SEARCH, f"--prompts={tmp_path / 'p.txt'}", f"--out={tmp_path / 'out'}"]
+    arguments = [
+        str(folder),
+        *SEARCH,
+        f"--prompts={tmp_path / 'p.txt'}",
+        f"--out={tmp_path / 'out'}",
+    ]
     blockwise._programs.cache_clear()
     traces = []
 
@@ -76,12 +86,12 @@ def test_a_search_scores_each_cut_of_laser_and_resumes(folder, tmp_path, capsys,
         return decompose(matrix)
 
     monkeypatch.setattr(surgery, "decompose", counted)
-    assert main(words) == 130
+    assert main(arguments) == 130
     file = tmp_path / "out" / "rows.jsonl"
     assert len(file.read_text().splitlines()) == 1 + 2 * 2
     file.write_text(file.read_text()[:-9])  # a line that was cut off
     monkeypatch.setattr(surgery, "decompose", decompose)
-    assert main(words) == 0
+    assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert "'Southampton' is" in printed  # a target of several tokens has a note
     assert "The best layer by ratio on every other prompt" in printed
@@ -98,7 +108,7 @@ def test_a_search_scores_each_cut_of_laser_and_resumes(folder, tmp_path, capsys,
         assert row["rank"] == (1 if row["fraction"] == 0.1 else 16)
     full = [row["p_target"] for row in rows if row["fraction"] == 1]
     np.testing.assert_allclose(full, rows[0]["p_target"], rtol=1e-4)
-    assert "holds rows of other settings" in fails(capsys, *words, "--dtype=bfloat16")
+    assert "holds rows of other settings" in fails(capsys, *arguments, "--dtype=bfloat16")
 
 
 @pytest.mark.parametrize("kind", ["gpt2", pytest.param("gpt_neox", marks=pytest.mark.slow)])
@@ -163,16 +173,16 @@ def test_cuts_are_ranked_by_the_ratio_and_layers_chosen_on_the_first_half():
 def test_a_search_of_another_model_is_refused(folder, tmp_path, capsys):
     model = tiny.save("gpt2", tmp_path / "model", tiny.TEXTS)
     (tmp_path / "p.txt").write_text("Madrid is\tSpain\n")
-    words = [model, "--search", "--fraction=1", "--matrix=block_0/mlp/in"]
-    words += [f"--prompts={tmp_path / 'p.txt'}", f"--out={tmp_path / 'out'}"]
-    assert main([*map(str, words)]) == 0
+    arguments = [model, "--search", "--fraction=1", "--matrix=block_0/mlp/in"]
+    arguments += [f"--prompts={tmp_path / 'p.txt'}", f"--out={tmp_path / 'out'}"]
+    assert main([*map(str, arguments)]) == 0
     tiny.save("gpt2", model, tiny.TEXTS, seed=1)
     assert "nothing cut" in capsys.readouterr().out
-    assert "holds rows of other settings" in fails(capsys, *words)
+    assert "holds rows of other settings" in fails(capsys, *arguments)
     (tmp_path / "out/search.json").write_text("{")
-    assert "holds rows of other settings" in fails(capsys, *words)
-    words[-1] = f"--out={folder}"
-    assert "holds other files" in fails(capsys, *words)
+    assert "holds rows of other settings" in fails(capsys, *arguments)
+    arguments[-1] = f"--out={folder}"
+    assert "holds other files" in fails(capsys, *arguments)
 
 
 def test_a_padded_prompt_has_the_probabilities_of_the_prompt_alone(folder):
@@ -187,31 +197,31 @@ def test_a_padded_prompt_has_the_probabilities_of_the_prompt_alone(folder):
 
 
 def test_a_run_is_cut_with_prompts_of_token_ids(finished, capsys):
-    words = ["--matrix=block_1/mlp/in", "--fraction=0.5", "--prompt=5 9 5", "--target=9"]
-    assert main([str(finished), *words]) == 0
+    arguments = ["--matrix=block_1/mlp/in", "--fraction=0.5", "--prompt=5 9 5", "--target=9"]
+    assert main([str(finished), *arguments]) == 0
     assert "block_1/mlp/in/kernel: 16 x 64, rank 8 kept" in capsys.readouterr().out
-    words[2] = "--prompt=five nine"
-    assert "a prompt is token ids such as '5 17 2'" in fails(capsys, finished, *words)
+    arguments[2] = "--prompt=five nine"
+    assert "a prompt is token ids such as '5 17 2'" in fails(capsys, finished, *arguments)
     assert "dtype, place and devices are options of published models" in fails(
-        capsys, finished, *words, "--dtype=bfloat16"
+        capsys, finished, *arguments, "--dtype=bfloat16"
     )
 
 
 def test_commands_for_runs_refuse_a_published_model(folder, tmp_path, capsys):
     """They need the task of a run, which a published model lacks."""
-    for command, words in (
+    for command, message in (
         (export.main, [folder, tmp_path / "out"]),
         (advise, ["--run", folder]),
     ):
-        assert command([*map(str, words)]) == 2
+        assert command([*map(str, message)]) == 2
         assert "is a published model, not a run: " in capsys.readouterr().err
 
 
 def test_saving_never_overwrites_the_model_or_other_files(folder, tmp_path, capsys):
-    words = ["--matrix=block_1/mlp/in", "--fraction=0.1", f"--prompt={PROMPT}"]
-    assert "write over the model" in fails(capsys, folder, *words, f"--save={folder}")
+    arguments = ["--matrix=block_1/mlp/in", "--fraction=0.1", f"--prompt={PROMPT}"]
+    assert "write over the model" in fails(capsys, folder, *arguments, f"--save={folder}")
     (tmp_path / "thesis.tex").write_text("years of work")
-    assert "has other files" in fails(capsys, folder, *words, f"--save={tmp_path}")
+    assert "has other files" in fails(capsys, folder, *arguments, f"--save={tmp_path}")
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
 
 
@@ -245,16 +255,16 @@ def test_wrong_files_of_prompts_and_tokenizers_are_refused(folder, tmp_path, cap
         (b"\xff\tx\n", "is no text in UTF-8"),
     ):
         lines.write_bytes(content)
-        words = ["--search", f"--prompts={lines}", f"--out={tmp_path / 'out'}"]
-        assert message in fails(capsys, folder, *words)
-    words[1] = "--prompts=/dev/zero"
-    assert "no file '/dev/zero'" in fails(capsys, folder, *words)
+        arguments = ["--search", f"--prompts={lines}", f"--out={tmp_path / 'out'}"]
+        assert message in fails(capsys, folder, *arguments)
+    arguments[1] = "--prompts=/dev/zero"
+    assert "no file '/dev/zero'" in fails(capsys, folder, *arguments)
     small = tiny.save("gpt2", tmp_path / "small", vocab=24)
     (small / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
-    words = ["--matrix=block_1/mlp/in", "--fraction=.1", "--prompt=the"]
-    assert "does not match the model" in fails(capsys, small, *words)
+    arguments = ["--matrix=block_1/mlp/in", "--fraction=.1", "--prompt=the"]
+    assert "does not match the model" in fails(capsys, small, *arguments)
     (small / "tokenizer.json").write_text(json.dumps({"a": 1}))
-    assert "is not a tokenizer" in fails(capsys, small, *words)
+    assert "is not a tokenizer" in fails(capsys, small, *arguments)
 
 
 @pytest.fixture
@@ -273,10 +283,10 @@ def refuse_constant(name):
 
 def test_a_search_without_finite_logits_has_null_scores_and_fails(large, tmp_path, capsys):
     (tmp_path / "p.txt").write_text(LINES)
-    words = [str(large), *SEARCH, "--matrix=block_1/mlp/in", f"--prompts={tmp_path / 'p.txt'}"]
-    assert main([*words, f"--out={tmp_path / 'float32'}"]) == 0
+    arguments = [str(large), *SEARCH, "--matrix=block_1/mlp/in", f"--prompts={tmp_path / 'p.txt'}"]
+    assert main([*arguments, f"--out={tmp_path / 'float32'}"]) == 0
     for _ in ("measured", "read from rows.jsonl"):
-        assert main([*words, f"--out={tmp_path / 'float16'}", "--dtype=float16"]) == 1
+        assert main([*arguments, f"--out={tmp_path / 'float16'}", "--dtype=float16"]) == 1
         printed = capsys.readouterr()
         assert printed.err.count("error: ") == 1 and printed.err.endswith(
             "error: expected finite logits, got nan or infinity in 3 of 3 rows, which have no "
@@ -294,9 +304,9 @@ def test_a_search_without_finite_logits_has_null_scores_and_fails(large, tmp_pat
 
 
 def test_a_comparison_without_finite_logits_shows_no_numbers_and_fails(large, tmp_path, capsys):
-    words = [str(large), "--matrix=block_1/mlp/in", "--fraction=0.5", f"--prompt={PROMPT}"]
-    words += ["--target=Spain", f"--save={tmp_path / 'cut'}"]
-    assert main([*words, "--dtype=float16"]) == 1
+    arguments = [str(large), "--matrix=block_1/mlp/in", "--fraction=0.5", f"--prompt={PROMPT}"]
+    arguments += ["--target=Spain", f"--save={tmp_path / 'cut'}"]
+    assert main([*arguments, "--dtype=float16"]) == 1
     printed = capsys.readouterr()
     (row,) = [line for line in printed.out.splitlines() if line.startswith("' Spain'")]
     assert row.split()[2:] == ["-"] * 4
@@ -305,15 +315,15 @@ def test_a_comparison_without_finite_logits_shows_no_numbers_and_fails(large, tm
         "(not saved), which have no probability, rank or top-1. Try --dtype=float32.\n"
     )
     assert not (tmp_path / "cut").exists()
-    assert main(words) == 0
+    assert main(arguments) == 0
 
 
 def test_weights_that_are_not_finite_are_named_as_the_cause(folder, tmp_path, capsys):
     model, params, config = jaxformer.load(folder)
     bias = {"block_1/mlp/out/bias": np.full(16, np.nan, np.float32)}
     broken = save_folder(tmp_path / "broken", model, paths.replace(params, bias), config, folder)
-    words = ["--matrix=block_1/mlp/in", "--fraction=0.5", f"--prompt={PROMPT}"]
-    assert main([str(broken), *words]) == 1
+    arguments = ["--matrix=block_1/mlp/in", "--fraction=0.5", f"--prompt={PROMPT}"]
+    assert main([str(broken), *arguments]) == 1
     assert "The weights of " in (error := capsys.readouterr().err)
     assert "block_1/mlp/out/bias are not finite" in error and "dtype" not in error
 
@@ -322,28 +332,33 @@ def test_tied_tokens_share_their_rank_in_the_table(folder, tmp_path, capsys):
     model, params, config = jaxformer.load(folder)
     zeros = jax.tree.map(np.zeros_like, params)
     equal = save_folder(tmp_path / "equal", model, zeros, config, folder)
-    words = ["--matrix=block_1/mlp/in", "--fraction=0.5", f"--prompt={PROMPT}", "--target=Spain"]
-    assert main([str(equal), *words]) == 0
+    arguments = [
+        "--matrix=block_1/mlp/in",
+        "--fraction=0.5",
+        f"--prompt={PROMPT}",
+        "--target=Spain",
+    ]
+    assert main([str(equal), *arguments]) == 0
     (row,) = [x for x in capsys.readouterr().out.splitlines() if x.startswith("' Spain'")]
     assert float(row.split()[3]) == float(row.split()[5]) == (model.spec.vocab_size + 1) / 2
 
 
 @pytest.mark.slow  # test_generation.py and test_look.py have both functions
 def test_look_and_generate_read_a_published_model(folder, tmp_path, capsys):
-    words = [str(folder), f"--prompt={PROMPT}"]
-    assert look.main([*words, "--target=Spain", f"--plot={tmp_path}"]) == 0
+    arguments = [str(folder), f"--prompt={PROMPT}"]
+    assert look.main([*arguments, "--target=Spain", f"--plot={tmp_path}"]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"block_1 +' \w+' .*\n", printed) and "p of ' Spain'" in printed
     assert {file.name for file in tmp_path.iterdir()} == {"lens.png", "attention.png"}
     for options in (["--temperature=0"], ["--samples=2", "--top-p=0.9"]):
-        assert generate.main([*words, "--tokens=4", *options]) == 0
+        assert generate.main([*arguments, "--tokens=4", *options]) == 0
         printed = capsys.readouterr().out
         assert printed.count(PROMPT) == (2 if "--samples=2" in options else 1)
     for command, options, message in (
         (look.main, [str(folder)], "give its text as --prompt=TEXT"),
-        (generate.main, [*words, "--member=1"], "it has no members"),
-        (generate.main, [*words, "--chat"], "has no chat template"),
-        (generate.main, [*words, "--temperature=-1"], "temperature must be at least 0"),
+        (generate.main, [*arguments, "--member=1"], "it has no members"),
+        (generate.main, [*arguments, "--chat"], "has no chat template"),
+        (generate.main, [*arguments, "--temperature=-1"], "temperature must be at least 0"),
     ):
         assert command(options) == 2
         assert message in capsys.readouterr().err

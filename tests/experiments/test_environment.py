@@ -59,5 +59,5 @@ def test_the_hint_in_a_clone_without_an_environment_begins_with_make_venv(tmp_pa
 
 
 def test_a_library_that_is_imported_keeps_its_own_words():
-    code, said = run("-c", "import jaxformer; import jaxformer.models; import theory")
-    assert (code, said) == (0, "")
+    code, output = run("-c", "import jaxformer; import jaxformer.models; import theory")
+    assert (code, output) == (0, "")

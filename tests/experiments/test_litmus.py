@@ -79,9 +79,9 @@ def trained(**accuracies):
         ),
     ],
 )
-def test_the_verdict_and_its_sentence_follow_from_the_accuracies(verdict, words, accuracies):
-    found = rule.judge("recall", trained(**accuracies), "best_guess", 0.35)
-    assert found.verdict == verdict and words in found.sentence
+def test_the_verdict_and_its_sentence_follow_from_the_accuracies(verdict, message, accuracies):
+    actual = rule.judge("recall", trained(**accuracies), "best_guess", 0.35)
+    assert actual.verdict == verdict and message in actual.sentence
 
 
 def test_wide_error_bars_decide_nothing():
@@ -90,8 +90,8 @@ def test_wide_error_bars_decide_nothing():
         name: one._replace(accuracy=one.accuracy._replace(n=30))
         for name, one in trained(standard=(0.655, 0.054), mixit=(0.552, 0.004)).items()
     }
-    found = rule.judge("addition", accuracies, "guess", 0.528)
-    assert found.verdict == CANNOT_TELL and "take more seeds" in found.sentence
+    actual = rule.judge("addition", accuracies, "guess", 0.528)
+    assert actual.verdict == CANNOT_TELL and "take more seeds" in actual.sentence
 
 
 def result(seeds, baselines):
@@ -118,11 +118,11 @@ def result(seeds, baselines):
 
 def test_the_error_combines_seeds_and_test_set(tmp_path):
     seeds = ((0.8, 0.03), (0.9, 0.04), (1.0, 0.05))
-    found = rule.read(result(seeds, {}), tmp_path)
-    assert found.accuracy.mean == pytest.approx(0.9)
-    assert found.accuracy.sem == pytest.approx(0.1 / 3**0.5)
-    assert found.accuracy.test == pytest.approx(0.04, rel=0.03)  # root mean square of the seeds'
-    assert (found.seeds, found.rates, found.tried) == (3, (1e-2,), 2)
+    content = rule.read(result(seeds, {}), tmp_path)
+    assert content.accuracy.mean == pytest.approx(0.9)
+    assert content.accuracy.sem == pytest.approx(0.1 / 3**0.5)
+    assert content.accuracy.test == pytest.approx(0.04, rel=0.03)  # root mean square of the seeds'
+    assert (content.seeds, content.rates, content.tried) == (3, (1e-2,), 2)
 
 
 def test_the_strongest_trivial_predictor_counts():
@@ -157,26 +157,26 @@ def fake(monkeypatch):
 
 
 def test_the_verdict_is_printed_and_all_numbers_are_written(fake, tmp_path, capsys):
-    words = ["--task=retrieval", f"--workdir={tmp_path}"]
-    assert litmus.main(words) == 0
+    arguments = ["--task=retrieval", f"--workdir={tmp_path}"]
+    assert litmus.main(arguments) == 0
     out = capsys.readouterr().out
     assert "retrieval needs attention that looks at the content" in out and "4 to train" in out
-    held = json.loads((tmp_path / "litmus.json").read_text())
-    assert held["verdict"] == NEEDED and held["trivial"] == {"name": "guess", "accuracy": 0.3}
-    assert held["variants"]["mixit"]["accuracy"]["mean"] == pytest.approx(0.21)
+    content = json.loads((tmp_path / "litmus.json").read_text())
+    assert content["verdict"] == NEEDED and content["trivial"] == {"name": "guess", "accuracy": 0.3}
+    assert content["variants"]["mixit"]["accuracy"]["mean"] == pytest.approx(0.21)
     assert (tmp_path / "litmus.png").read_bytes().startswith(b"\x89PNG")
-    assert litmus.main(words) == 0
+    assert litmus.main(arguments) == 0
     assert "0 to train" in capsys.readouterr().out
 
 
 def test_an_interrupted_litmus_test_resumes(fake, tmp_path, capsys, monkeypatch):
-    words = ["--task=hops", f"--workdir={tmp_path}", "--rates=1e-3,1e-2"]
+    arguments = ["--task=hops", f"--workdir={tmp_path}", "--rates=1e-3,1e-2"]
     monkeypatch.setattr(fake, "stop_after", 1)
-    assert litmus.main(words) == 128 + signal.SIGTERM
+    assert litmus.main(arguments) == 128 + signal.SIGTERM
     assert "Run the same command again: it resumes" in capsys.readouterr().out
     assert not (tmp_path / "litmus.json").exists()
     monkeypatch.setattr(fake, "stop_after", 9)
-    assert litmus.main(words) == 0
+    assert litmus.main(arguments) == 0
     assert "3 to train" in capsys.readouterr().out
 
 
@@ -222,8 +222,8 @@ def test_new_tasks_and_variants_need_no_second_list(monkeypatch, tmp_path):
         (["--config=configs/mixit/initialisation.py"], "needs a training config"),
     ],
 )
-def test_wrong_arguments_are_one_line(words, message, capsys):
-    assert litmus.main(words) == 2
+def test_wrong_arguments_are_one_line(arguments, message, capsys):
+    assert litmus.main(arguments) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1 and message in error
 
@@ -243,17 +243,17 @@ def test_a_python_call_judges_a_task_like_the_command(tmp_path, monkeypatch):
 
     monkeypatch.setattr(api, "train", train)
     task = Retrieval(max_pairs=3, vocab=16)
-    found = jaxformer.litmus(task, name="facts", workdir=tmp_path, progress=False)
-    assert found.verdict == NEEDED and found.sentence.startswith("facts needs attention")
+    actual = jaxformer.litmus(task, name="facts", workdir=tmp_path, progress=False)
+    assert actual.verdict == NEEDED and actual.sentence.startswith("facts needs attention")
     assert calls == {
         "standard": ("softmax", 3e-3, 0.99),
         "frozen_qk": ("softmax", 1e-2, 0.99),
         "mixit": ("mixit", 3e-3, 0.99),
         "random": ("softmax", 3e-2, 0.99),
     }
-    assert "trivial predictor (guess)  30.0 %" in str(found) and "<pre>" in found._repr_html_()
-    assert [row["variant"] for row in found.rows] == [*calls, "trivial: guess"]
-    assert json.loads((tmp_path / "litmus.json").read_text())["sentence"] == found.sentence
+    assert "trivial predictor (guess)  30.0 %" in str(actual) and "<pre>" in actual._repr_html_()
+    assert [row["variant"] for row in actual.rows] == [*calls, "trivial: guess"]
+    assert json.loads((tmp_path / "litmus.json").read_text())["sentence"] == actual.sentence
     assert (tmp_path / "litmus.png").exists()
 
 
@@ -274,9 +274,12 @@ def test_a_wrong_python_call_is_refused_before_training(monkeypatch):
 def test_a_config_of_the_user_is_judged(tmp_path, capsys):
     assert litmus.main(["--help"]) == 0
     (tmp_path / "own.py").write_text(OWN)
-    words = [f"--config={tmp_path / 'own.py'}", "--seeds=2", "--rates=1e-6,1e-2"]
-    words += ["--variants=standard,mixit", f"--workdir={tmp_path / 'runs'}"]
-    assert litmus.main(words) == 0
+    arguments = [f"--config={tmp_path / 'own.py'}", "--seeds=2", "--rates=1e-6,1e-2"]
+    arguments += ["--variants=standard,mixit", f"--workdir={tmp_path / 'runs'}"]
+    assert litmus.main(arguments) == 0
     assert "own does not need attention that looks at the content" in capsys.readouterr().out
-    held = json.loads((tmp_path / "runs/litmus.json").read_text())
-    assert held["variants"]["mixit"]["rates"] == [0.01] and held["variants"]["mixit"]["tried"] == 2
+    content = json.loads((tmp_path / "runs/litmus.json").read_text())
+    assert (
+        content["variants"]["mixit"]["rates"] == [0.01]
+        and content["variants"]["mixit"]["tried"] == 2
+    )

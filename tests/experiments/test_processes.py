@@ -25,7 +25,7 @@ MESH = (
 )
 
 
-def start(workdir, *words, program=""):
+def start(workdir, *arguments, program=""):
     """Starts both processes of a job with one device each. `program` replaces run.py."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
@@ -36,7 +36,7 @@ def start(workdir, *words, program=""):
         "JAX_NUM_PROCESSES": "2",
     }
     run = ["-c", program] if program else [str(ROOT / "experiments/run.py")]
-    command = [sys.executable, *run, *instead(tiny(*MESH), *words)]
+    command = [sys.executable, *run, *instead(tiny(*MESH), *arguments)]
     return [
         subprocess.Popen(
             [*command, f"--workdir={workdir}"],

@@ -134,8 +134,8 @@ def test_a_changed_config_makes_a_record_stale(folder):
     "content, words",
     [("{", "Expecting"), ('{"schema": 1}', "schema 1, this version reads 2"), ("{}", "schema")],
 )
-def test_records_that_cannot_be_used_are_named_and_the_rest_is_shown(folder, content, words):
+def test_records_that_cannot_be_used_are_named_and_the_rest_is_shown(folder, content, message):
     (folder / "damaged.json").write_text(content)
     records, problems = read.load(folder)
-    assert len(records) == 1 and words in problems[0]
+    assert len(records) == 1 and message in problems[0]
     assert "damaged.json" in report.render(records, problems)["RESULTS.md"]

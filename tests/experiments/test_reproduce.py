@@ -69,12 +69,12 @@ def command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(write, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(running, "LocalExecutor", FakeExecutor)
 
-    def command(*words, **launcher):
+    def command(*arguments, **launcher):
         for name in ("failing", "stopping", "spent"):
             monkeypatch.setattr(
                 FakeExecutor, name, launcher.get(name, DEFAULTS[name]), raising=False
             )
-        code = reproduce.main([*words, f"--workdir={tmp_path / 'runs'}"], PAPERS)
+        code = reproduce.main([*arguments, f"--workdir={tmp_path / 'runs'}"], PAPERS)
         printed = capsys.readouterr()
         return code, printed.out + printed.err
 
@@ -130,14 +130,17 @@ def test_a_stopped_run_without_checkpoints_restarts_with_a_longer_estimate(
 def test_a_run_without_record_is_recorded_or_repeated_if_the_code_changed(
     command, tmp_path, monkeypatch
 ):
-    words = ("--paper=one", "--only=Table 10")
-    command(*words)
-    for commit, said in (("0" * 40, "resumes, about 10 s"), ("1" * 40, "one Table 10: c: about")):
+    arguments = ("--paper=one", "--only=Table 10")
+    command(*arguments)
+    for commit, message in (
+        ("0" * 40, "resumes, about 10 s"),
+        ("1" * 40, "one Table 10: c: about"),
+    ):
         for file in (tmp_path / "results").iterdir():
             file.unlink()
         monkeypatch.setattr(recording, "current_commit", lambda commit=commit: commit)
-        code, text = command(*words)
-        assert code == 0 and said in text and "ran 2 of 2" in text
+        code, text = command(*arguments)
+        assert code == 0 and message in text and "ran 2 of 2" in text
 
 
 def test_more_seeds_replace_the_record_of_fewer(command, tmp_path):

@@ -86,18 +86,18 @@ def test_the_same_command_again_shows_the_result_and_changes_nothing(finished, c
 @pytest.mark.slow  # tests/hostile/test_kills.py has the same for every recipe
 def test_a_run_killed_at_any_moment_ends_with_the_same_bits(finished, interrupted, tmp_path):
     workdir = tmp_path / "killed"
-    words = [*TINY, f"--workdir={workdir}"]
+    arguments = [*TINY, f"--workdir={workdir}"]
 
-    stopped = interrupted(words, AFTER_ROWS, 10, signal.SIGTERM)
+    stopped = interrupted(arguments, AFTER_ROWS, 10, signal.SIGTERM)
     assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
     assert "Run the same command again: it resumes." in stopped.stdout
-    killed = interrupted(words, WHILE_SAVING, 30, signal.SIGKILL)
+    killed = interrupted(arguments, WHILE_SAVING, 30, signal.SIGKILL)
     assert killed.returncode == -signal.SIGKILL and "resuming from step" in killed.stdout
     with open(workdir / "metrics.jsonl", "a") as file:
         file.write('{"step": 999999, "loss": [')  # a row cut short by the kill
     assert not (workdir / "result.json").exists()
 
-    assert main(words) == 0
+    assert main(arguments) == 0
     assert rows(workdir) == rows(finished)
     assert comparable(workdir) == comparable(finished)
     jax.tree.map(
@@ -166,8 +166,8 @@ def test_the_dry_run_prints_the_cost_and_writes_nothing(tmp_path, capsys, monkey
     monkeypatch.chdir(tmp_path)
     assert main([*TINY, "--dry-run"]) == 0
     out = capsys.readouterr().out
-    for words in ("1,024 frozen", "held-out examples", "memory: about", "--measure runs a few"):
-        assert words in out
+    for message in ("1,024 frozen", "held-out examples", "memory: about", "--measure runs a few"):
+        assert message in out
     assert "FLOPs a step: 1.78e+06 (matrix products of all members)" in out
     assert not list(tmp_path.iterdir())
 

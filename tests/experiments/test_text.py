@@ -67,20 +67,20 @@ def test_equal_runs_have_equal_records(trained, tmp_path):
 
 
 def test_text_is_drawn_from_it(trained, capsys):
-    words = [str(trained), "--prompt=line", "--tokens=8", "--samples=2", "--seed=3"]
-    assert generate(words) == 0
-    found = capsys.readouterr().out
-    assert found.count("line") >= 2 and "--- 2" in found
-    assert generate(words) == 0 and capsys.readouterr().out == found
+    arguments = [str(trained), "--prompt=line", "--tokens=8", "--samples=2", "--seed=3"]
+    assert generate(arguments) == 0
+    output = capsys.readouterr().out
+    assert output.count("line") >= 2 and "--- 2" in output
+    assert generate(arguments) == 0 and capsys.readouterr().out == output
     assert generate([str(trained), "--temperature=0"]) == 0 and capsys.readouterr().out
 
 
 def test_nearly_no_temperature_is_none(trained, capsys):
-    found = []
+    result = []
     for temperature in ("0", "1e-38"):
         assert generate([str(trained), f"--temperature={temperature}", "--tokens=12"]) == 0
-        found.append(capsys.readouterr().out)
-    assert found[0] == found[1]
+        result.append(capsys.readouterr().out)
+    assert result[0] == result[1]
 
 
 def test_prepared_text_is_no_published_model(trained, capsys):
@@ -90,8 +90,8 @@ def test_prepared_text_is_no_published_model(trained, capsys):
 
 def test_it_becomes_a_folder_of_its_own(trained, tmp_path):
     assert export([str(trained), str(tmp_path / "llama")]) == 0
-    held = json.loads((tmp_path / "llama" / "config.json").read_text())
-    assert (held["vocab_size"], held["num_hidden_layers"]) == (257, 1)
+    content = json.loads((tmp_path / "llama" / "config.json").read_text())
+    assert (content["vocab_size"], content["num_hidden_layers"]) == (257, 1)
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_it_becomes_a_folder_of_its_own(trained, tmp_path):
         (["--member=7"], "the run has members 0 to 0, got 7"),
     ],
 )
-def test_what_cannot_be_drawn_is_one_line(trained, capsys, words, said):
-    assert generate([str(trained), *words]) == 2
+def test_what_cannot_be_drawn_is_one_line(trained, capsys, arguments, message):
+    assert generate([str(trained), *arguments]) == 2
     error = capsys.readouterr().err.strip()
-    assert error.startswith("error: ") and said in error and "\n" not in error
+    assert error.startswith("error: ") and message in error and "\n" not in error
 
 
 def test_a_run_without_text_is_refused(finished, tmp_path, capsys):
@@ -128,9 +128,9 @@ def test_another_text_of_the_same_name_is_refused(trained, tmp_path, capsys, mon
     (tmp_path / "o.txt").write_text("".join(f"file {i} or a word\n" for i in range(2000)))
     prepare([f"--dataset=text:{tmp_path / 'o.txt'}", f"--out={other}", "--tokenizer=bytes"])
     half = tmp_path / "half"
-    words = [*SMALL, f"--config.task.tokens={before}", f"--workdir={half}"]
+    arguments = [*SMALL, f"--config.task.tokens={before}", f"--workdir={half}"]
     monkeypatch.setattr("experiments.recipes.train.run", lambda config, workdir: 1)
-    assert run(words) == 1  # it was stopped before its first step
+    assert run(arguments) == 1  # it was stopped before its first step
     (half / "metrics.jsonl").touch()
     aside = before.rename(tmp_path / "aside")
     other.rename(before)
@@ -139,7 +139,7 @@ def test_another_text_of_the_same_name_is_refused(trained, tmp_path, capsys, mon
         for asked in (
             lambda: generate([str(trained), "--prompt=line"]),
             lambda: export([str(trained), str(tmp_path / "llama")]),
-            lambda: run(words),
+            lambda: run(arguments),
         ):
             assert asked() == 2
             error = capsys.readouterr().err.strip()
@@ -147,4 +147,6 @@ def test_another_text_of_the_same_name_is_refused(trained, tmp_path, capsys, mon
     finally:
         before.rename(other)
         aside.rename(before)
-    assert run([*words[:-1], f"--workdir={trained}"]) == 0  # what is finished says what it found
+    assert (
+        run([*arguments[:-1], f"--workdir={trained}"]) == 0
+    )  # what is finished says what it found

@@ -55,14 +55,14 @@ def test_one_scheme(name):
     common = [f"block_1/attn/{x}" for x in ("queries", "keys", *SOFTMAX, "output")]
     common += ["embedded", "final", "logits", "block_1/mlp/output", "block_1/mlp/preactivation"]
     assert not {*common, *STREAM} - {*known}
-    logits, found = capture.run(model, params, TOKENS, names=known)
-    assert list(found) and set(found) == set(known)
-    np.testing.assert_array_equal(found["logits"], logits)
-    np.testing.assert_array_equal(found["block_0/states"], found["block_1/before"])
-    np.testing.assert_array_equal(found["embedded"], found["block_0/before"])
+    logits, result = capture.run(model, params, TOKENS, names=known)
+    assert list(result) and set(result) == set(known)
+    np.testing.assert_array_equal(result["logits"], logits)
+    np.testing.assert_array_equal(result["block_0/states"], result["block_1/before"])
+    np.testing.assert_array_equal(result["embedded"], result["block_0/before"])
     np.testing.assert_array_equal(logits, model.apply({"params": params}, TOKENS))
-    weights = jax.nn.softmax(found["block_1/attn/masked_scores"])
-    np.testing.assert_allclose(found["block_1/attn/weights"], weights, atol=1e-6)
+    weights = jax.nn.softmax(result["block_1/attn/masked_scores"])
+    np.testing.assert_allclose(result["block_1/attn/weights"], weights, atol=1e-6)
 
 
 def test_attention_paths_have_addresses_too():
@@ -71,8 +71,8 @@ def test_attention_paths_have_addresses_too():
     params = model.init(jax.random.key(1), x_BxTxn)["params"]
     expected = {"embedded", "logits", *(f"block_1/attn/{x}" for x in ("maps", "mixed", "output"))}
     assert not expected - {*capture.names(model)}
-    found = capture.capture(model, params, x_BxTxn, names=["block_0/attn/(maps|weights)"])
-    maps, weights = found["block_0/attn/maps"], found["block_0/attn/weights"]
+    result = capture.capture(model, params, x_BxTxn, names=["block_0/attn/(maps|weights)"])
+    maps, weights = result["block_0/attn/maps"], result["block_0/attn/weights"]
     np.testing.assert_array_equal(maps, weights.swapaxes(2, 3))
     assert capture.shapes(model, params)["embedded"].shape == (1, 2, 4)  # from vectors of width 5
     several = attention_paths(heads=(2, 2), width=(4, 5, 6))
@@ -99,8 +99,8 @@ def test_without_a_request_a_point_costs_nothing():
 def test_an_edit_moves_what_comes_after_it(name):
     """Every address matters to the logits, and putting back its own value changes nothing."""
     model, params = MODELS[name], params_of(name)
-    before, found = capture.run(model, params, TOKENS, names=capture.names(model))
-    same = capture.intervene(model, params, TOKENS, found)
+    before, result = capture.run(model, params, TOKENS, names=capture.names(model))
+    same = capture.intervene(model, params, TOKENS, result)
     np.testing.assert_allclose(same, before, atol=1e-6)
 
     @jax.jit
@@ -109,10 +109,10 @@ def test_an_edit_moves_what_comes_after_it(name):
         def new(i):
             return lambda x: jnp.where(which == i, 1.5 * x + 0.1, x)
 
-        edits = {address: new(i) for i, address in enumerate(found)}
+        edits = {address: new(i) for i, address in enumerate(result)}
         return capture.intervene(model, params, TOKENS, edits)
 
-    for address, logits in zip(found, moved(jnp.arange(len(found)))):
+    for address, logits in zip(result, moved(jnp.arange(len(result)))):
         assert np.abs(np.nan_to_num(logits) - before).max() > 1e-3, address
 
 
@@ -198,8 +198,8 @@ def test_places_within_places():
         ({"final": lambda x: None}, "the new value of final must be an array, got NoneType"),
     ],
 )
-def test_wrong_edits(edits, words):
-    with pytest.raises(UserError, match=words) as error:
+def test_wrong_edits(edits, message):
+    with pytest.raises(UserError, match=message) as error:
         capture.intervene(DECODER, params_of("decoder"), TOKENS, edits)
     assert "\n" not in str(error.value)
 

@@ -20,23 +20,23 @@ def metric(logits):
 
 
 def test_the_lens_is_norm_and_unembedding():
-    found = lens.logit_lens(DECODER, params_of("decoder"), TOKENS)
-    assert list(found) == ["block_0/states", "block_1/states"]
+    result = lens.logit_lens(DECODER, params_of("decoder"), TOKENS)
+    assert list(result) == ["block_0/states", "block_1/states"]
     params = params_of("decoder")
     states = capture.capture(DECODER, params, TOKENS, names=["block_0/states"])["block_0/states"]
     unit = states / jnp.sqrt((states**2).mean(-1, keepdims=True) + 1e-6)
     expected = unit * params["final_norm"]["scale"][None, None] @ params["unembed"]["kernel"]
-    np.testing.assert_allclose(found["block_0/states"], expected, atol=1e-5)
+    np.testing.assert_allclose(result["block_0/states"], expected, atol=1e-5)
     last = DECODER.apply({"params": params}, TOKENS)
-    np.testing.assert_allclose(found["block_1/states"], last, atol=1e-5)
+    np.testing.assert_allclose(result["block_1/states"], last, atol=1e-5)
 
 
 def test_the_lens_of_a_model_without_a_number_of_layers():
     """The recall model's blocks are counted, not asked for; a head of its own it has."""
     model, params = MODELS["recall"], params_of("recall")
-    found = lens.logit_lens(model, params, TOKENS)
+    result = lens.logit_lens(model, params, TOKENS)
     last = model.apply({"params": params}, TOKENS)
-    np.testing.assert_allclose(found["block_1/states"], last, atol=1e-5)
+    np.testing.assert_allclose(result["block_1/states"], last, atol=1e-5)
     kernels = params["block_0"]["attn"]
     factors = lens.ov(model, params, 0, 0)
     expected = kernels["value"]["kernel"] @ kernels["out"]["kernel"]
@@ -51,19 +51,19 @@ def test_the_parts_add_up(kind):
     @jax.jit
     def all_of_it(params):
         names = ["block_0/attn/heads", "final_norm/factor"]
-        found = capture.capture(model, params, TOKENS, names=names)
-        return lens.attribution(model, params, TOKENS, metric=metric), found
+        result = capture.capture(model, params, TOKENS, names=names)
+        return lens.attribution(model, params, TOKENS, metric=metric), result
 
-    (parts, total, rest), found = all_of_it(params)
+    (parts, total, rest), result = all_of_it(params)
     np.testing.assert_allclose(total, metric(model.apply({"params": params}, TOKENS)), rtol=1e-5)
     assert parts["block_0/attn/heads"].shape == (3, 5, model.spec.heads)
     assert parts["block_1/mlp/output"].shape == parts["embedded"].shape == (3, 5)
     assert (abs(rest) < 1e-4) == (kind == "llama")
     if kind == "llama":  # written out: past everything, straight into the two logits
-        heads = found["block_0/attn/heads"][:, -1, 1]
+        heads = result["block_0/attn/heads"][:, -1, 1]
         kernel = params["block_0"]["attn"]["out"]["kernel"].reshape(4, 8, 16)[1]
         read = params["unembed"]["kernel"][:, 3] - params["unembed"]["kernel"][:, 5]
-        gain = params["final_norm"]["scale"][None] * found["final_norm/factor"][:, -1]
+        gain = params["final_norm"]["scale"][None] * result["final_norm/factor"][:, -1]
         expected = ((heads @ kernel) * gain) @ read
         np.testing.assert_allclose(parts["block_0/attn/heads"][:, -1, 1], expected, rtol=1e-4)
         assert np.abs(parts["block_0/attn/heads"][:, :-1]).max() == 0
@@ -88,8 +88,8 @@ def test_circuits_and_composition():
     ):
         expected = np.linalg.norm(full(first) @ later)
         expected /= np.linalg.norm(full(first)) * np.linalg.norm(later)
-        found = lens.composition(LLAMA, WEIGHTS, 0, 1, kind)
-        np.testing.assert_allclose(found[1, 3], expected, rtol=1e-4)
+        result = lens.composition(LLAMA, WEIGHTS, 0, 1, kind)
+        np.testing.assert_allclose(result[1, 3], expected, rtol=1e-4)
 
 
 def test_what_has_no_stream_is_refused():

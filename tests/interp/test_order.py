@@ -55,8 +55,8 @@ def test_results_are_in_the_order_of_blocks():
 
 def test_matrices_are_in_the_order_of_blocks():
     params = jax.eval_shape(SMALL.init, jax.random.key(0), TOKENS)["params"]
-    found = surgery.matrices(params, r"block_\d+/mlp/in")
-    assert list(found) == [f"{block}/mlp/in/kernel" for block in BLOCKS]
+    result = surgery.matrices(params, r"block_\d+/mlp/in")
+    assert list(result) == [f"{block}/mlp/in/kernel" for block in BLOCKS]
     assert list(paths.select({"b10": 1, "b2": 2, "a": 3}, ".*")) == ["a", "b2", "b10"]
 
 

@@ -20,8 +20,8 @@ def metric(logits):
 def test_patching_is_one_intervention_after_another():
     names = ["block_0/attn/heads", "block_1/states", "block_1/attn/weights"]
     by = ("position", "head")
-    found = capture.patch(DECODER, PARAMS_, TOKENS, OTHERS, names, metric, by, at_once=7)
-    assert [found[name].shape for name in names] == [(5, 2), (5,), (5, 2)]
+    result = capture.patch(DECODER, PARAMS_, TOKENS, OTHERS, names, metric, by, at_once=7)
+    assert [result[name].shape for name in names] == [(5, 2), (5,), (5, 2)]
     clean = capture.capture(DECODER, PARAMS_, TOKENS, names=names)
 
     def slow(name, position, head):
@@ -30,8 +30,8 @@ def test_patching_is_one_intervention_after_another():
 
     for name in (names[0], names[2]):
         expected = [[slow(name, p, h) for h in range(2)] for p in (0, 4)]
-        np.testing.assert_allclose(found[name][[0, 4]], expected, atol=1e-5)
-    np.testing.assert_allclose(found[names[1]][2], slow(names[1], 2, None), atol=1e-5)
+        np.testing.assert_allclose(result[name][[0, 4]], expected, atol=1e-5)
+    np.testing.assert_allclose(result[names[1]][2], slow(names[1], 2, None), atol=1e-5)
     # The whole stream of the clean run is the clean run. Prompts may be lists.
     lists = TOKENS.tolist(), OTHERS.tolist()
     whole = capture.patch(DECODER, PARAMS_, *lists, "block_0/states", metric)

@@ -71,12 +71,12 @@ def test_ablated_heads_are_those_that_an_intervention_zeroes(name):
 
 def test_wrong_heads():
     params = tiny.tiny("gpt2", 24)[1]
-    for heads, n_heads, words in (
+    for heads, n_heads, message in (
         ({"block_2/attn": [0]}, 2, "Did you mean 'block_"),
         ({"block_1/attn": [2]}, 2, "has the heads 0 to 1, got 2"),
         ({"block_1/attn": [0]}, None, "give n_heads=model.spec.heads"),
     ):
-        with pytest.raises(UserError, match=words):
+        with pytest.raises(UserError, match=message):
             surgery.ablate_heads(params, heads, n_heads)
 
 
@@ -87,8 +87,8 @@ def test_half_precision_is_decomposed_in_float32():
     np.testing.assert_allclose(surgery.recompose(u, s, vt, 6), matrix.astype(float), atol=1e-5)
     for rank in (0, 2):
         expected = surgery.low_rank(matrix, rank).astype(float)
-        found = surgery.recompose(u, s, vt, rank).astype(jnp.bfloat16).astype(float)
-        np.testing.assert_allclose(found, expected, atol=1e-2)
+        result = surgery.recompose(u, s, vt, rank).astype(jnp.bfloat16).astype(float)
+        np.testing.assert_allclose(result, expected, atol=1e-2)
     tree = {"w": matrix}
     cuts = surgery.truncations(tree, "w", (0.5, 1.0), lambda p: p["w"])
     assert cuts.dtype == jnp.bfloat16
@@ -106,6 +106,6 @@ def test_half_precision_is_decomposed_in_float32():
         ("bias", 0.5, "needs a matrix, 'bias' matches bias of shape"),
     ],
 )
-def test_wrong_cuts(pattern, fraction, words):
-    with pytest.raises(UserError, match=words):
+def test_wrong_cuts(pattern, fraction, message):
+    with pytest.raises(UserError, match=message):
         surgery.laser(PARAMS, pattern, fraction)

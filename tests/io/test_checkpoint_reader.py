@@ -49,9 +49,9 @@ def test_a_reader_during_saves_sees_only_whole_steps_and_harms_none(tmp_path):
 
     def look():
         while not ended.is_set():
-            found = checkpoint_reader.find_newest(folder)
-            assert not found.damaged
-            seen.append(found.checkpoint and found.checkpoint.step)
+            result = checkpoint_reader.find_newest(folder)
+            assert not result.damaged
+            seen.append(result.checkpoint and result.checkpoint.step)
 
     with Checkpoints(folder) as checkpoints:
         reader = threading.Thread(target=look)
@@ -76,9 +76,9 @@ def test_a_damaged_newest_is_replaced_by_the_next_save(tmp_path, later, capfd):
         checkpoints.save(later, state(later), note(later))
         checkpoints.wait()
         assert checkpoints.newest_saved() == later
-    found = checkpoint_reader.find_newest(tmp_path)
-    assert found.checkpoint.step == later and not found.damaged
-    np.testing.assert_array_equal(found.checkpoint.arrays["step"], later)
+    result = checkpoint_reader.find_newest(tmp_path)
+    assert result.checkpoint.step == later and not result.damaged
+    np.testing.assert_array_equal(result.checkpoint.arrays["step"], later)
 
 
 @pytest.mark.parametrize("key", ["rules", "seconds", "arrays", "step", "sha256", "note"])
@@ -97,8 +97,8 @@ def test_a_flipped_bit_of_the_note_is_noticed(tmp_path, key, capfd):
 def test_a_note_from_before_there_were_checksums_is_read(tmp_path):
     save(tmp_path, 1)
     file = tmp_path / "1/note/metadata"
-    held = json.loads(file.read_text())
-    file.write_text(json.dumps(held["note"] | {"sha256": held["arrays"]}))
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps(content["note"] | {"sha256": content["arrays"]}))
     assert checkpoint_reader.read_newest(tmp_path).checkpoint.note == note(1)
 
 
@@ -111,10 +111,10 @@ def test_another_steps_folder_under_this_name_is_refused(tmp_path):
 
 def test_what_belongs_to_a_checkpoint_must_be_whole_too(tmp_path, capfd):
     save(tmp_path, 1, 2)
-    found = checkpoint_reader.read_newest(
+    result = checkpoint_reader.read_newest(
         tmp_path, lambda note: "no rows" * (note["seconds"]["run"] == 2)
     )
-    assert found.checkpoint.step == 1 and "(no rows); using step 1" in capfd.readouterr().err
+    assert result.checkpoint.step == 1 and "(no rows); using step 1" in capfd.readouterr().err
 
 
 def test_a_reader_looks_again_if_a_newer_step_came_meanwhile(tmp_path):
@@ -126,8 +126,8 @@ def test_a_reader_looks_again_if_a_newer_step_came_meanwhile(tmp_path):
             return "it is being removed"
         return ""
 
-    found = checkpoint_reader.find_newest(tmp_path, differ)
-    assert found.checkpoint.step == 3 and not found.damaged
+    result = checkpoint_reader.find_newest(tmp_path, differ)
+    assert result.checkpoint.step == 3 and not result.damaged
 
 
 READS_IN_A_LOOP = """

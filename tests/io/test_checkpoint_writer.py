@@ -57,9 +57,9 @@ def test_paths_name_the_leaves():
 
 def test_the_newest_comes_back_bit_by_bit(saved):
     with Checkpoints(saved) as checkpoints:
-        found = checkpoints.restore(like=state(0))
-    back = unflatten_state(found.arrays, state(0))
-    assert found.step == 2 and found.note["seconds"] == {"run": 2}
+        result = checkpoints.restore(like=state(0))
+    back = unflatten_state(result.arrays, state(0))
+    assert result.step == 2 and result.note["seconds"] == {"run": 2}
     for mine, saved_leaf in zip(
         flatten_state(back).values(), flatten_state(state(2)).values(), strict=True
     ):
@@ -111,8 +111,8 @@ def test_damage_to_the_data_is_found_and_the_step_before_is_used(saved, damage, 
     for file in data_files(saved / "2")[:2]:
         DAMAGE[damage](file)
     with Checkpoints(saved) as checkpoints:
-        found = checkpoints.restore(like=state(0))
-    assert found.step == 1 and found.arrays["step"] == 1
+        result = checkpoints.restore(like=state(0))
+    assert result.step == 1 and result.arrays["step"] == 1
     assert "step 2 is damaged" in (error := capfd.readouterr().err) and "using step 1" in error
     assert error.count("\n") == 1
 
@@ -123,10 +123,10 @@ def test_damage_to_any_file_never_gives_wrong_values(saved, capfd):
         content = file.read_bytes()
         flip(file)
         with Checkpoints(saved) as checkpoints:
-            found = checkpoints.restore(like=state(0))
+            result = checkpoints.restore(like=state(0))
         np.testing.assert_array_equal(
-            found.arrays["trainable/block_0/kernel"],
-            state(found.step).trainable["block_0"]["kernel"],
+            result.arrays["trainable/block_0/kernel"],
+            state(result.step).trainable["block_0"]["kernel"],
         )
         file.write_bytes(content)
 
@@ -147,8 +147,8 @@ def test_no_whole_checkpoint_is_an_error_not_a_new_start(saved):
         (state(0)._replace(trainable={"block_0": {"kernl": jnp.ones(3)}}), "lacks .*kernl'. Did"),
     ],
 )
-def test_another_structure_is_refused(saved, other, words):
-    with Checkpoints(saved) as checkpoints, pytest.raises(UserError, match=words):
+def test_another_structure_is_refused(saved, other, message):
+    with Checkpoints(saved) as checkpoints, pytest.raises(UserError, match=message):
         checkpoints.restore(like=other)
 
 

@@ -136,15 +136,15 @@ def test_other_flags_of_xla_are_reported_when_a_run_resumes(run, capsys, monkeyp
         ({"config_hash": None}, "its config_hash is None instead of 'abc'"),
     ],
 )
-def test_an_edited_config_is_refused(run, edit, said):
+def test_an_edited_config_is_refused(run, edit, message):
     folder, _ = run
-    held = json.loads((folder / "config.json").read_text()) | edit
-    (folder / "config.json").write_text(json.dumps(held))
+    content = json.loads((folder / "config.json").read_text()) | edit
+    (folder / "config.json").write_text(json.dumps(content))
     with pytest.raises(UserError, match="damaged or edited"), open_workdir(folder, CONFIG):
         pass
-    del held["sha256"]  # as one that is older than the checksum
-    (folder / "config.json").write_text(json.dumps(held))
-    with pytest.raises(UserError, match=said), open_workdir(folder, CONFIG):
+    del content["sha256"]  # as one that is older than the checksum
+    (folder / "config.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=message), open_workdir(folder, CONFIG):
         pass
 
 

@@ -39,17 +39,17 @@ def read(folder):
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    found = {}
+    result = {}
     for case in CASES:
         model = AutoModelForCausalLM.from_pretrained(folder / case, dtype=torch.float32)
         coder = AutoTokenizer.from_pretrained(folder / case)
         with torch.no_grad():
             logits = model(torch.tensor(TOKENS)).logits
-        found[case] = {
+        result[case] = {
             "logits": np.round(logits[:, POSITIONS, ::16].numpy(), 6).astype(float).tolist(),
             "tokens": coder("To be, naïve").input_ids,
         }
-    return found
+    return result
 
 
 if __name__ == "__main__":

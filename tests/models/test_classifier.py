@@ -53,14 +53,14 @@ def test_mixing_without_padding_is_the_centred_part_of_the_matrix():
     """Rows sum to 1, as for a shorter text without padding."""
     mix = attention.mixing_matrix(jax.random.key(0), 2, 6, 0.3, causal=False)
     real = jnp.array([[1, 1, 1, 1, 0, 0], [1] * 6], bool)
-    found = np.asarray(attention.mixing_without_padding(mix, real))
-    np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-5)
+    result = np.asarray(attention.mixing_without_padding(mix, real))
+    np.testing.assert_allclose(result.sum(-1), 1, rtol=1e-5)
     part = mix[:, :4, :4]
     np.testing.assert_allclose(
-        found[0, :, :4, :4], part - (part.sum(-1, keepdims=True) - 1) / 4, rtol=1e-4, atol=1e-6
+        result[0, :, :4, :4], part - (part.sum(-1, keepdims=True) - 1) / 4, rtol=1e-4, atol=1e-6
     )
-    assert (found[0, :, :, 4:] == 0).all()
-    np.testing.assert_allclose(found[1], mix, atol=1e-6)
+    assert (result[0, :, :, 4:] == 0).all()
+    np.testing.assert_allclose(result[1], mix, atol=1e-6)
 
 
 @pytest.mark.parametrize("identity", [True, False])
@@ -83,9 +83,9 @@ def test_the_task_gives_documents_and_their_classes():
     np.testing.assert_array_equal(inputs, documents)
     assert task.sizes == dict(vocab_size=66, length=20, classes=2, pad=65)
     test = make_source(task, DataSettings(test_size=200), 4).heldout().test
-    found = task.baselines(test)
+    result = task.baselines(test)
     # Both ways round have the same symbols: only order tells them apart.
-    assert abs(found["bag_of_words"] - 0.5) < 0.1 and found["best_constant"] == 0.5
+    assert abs(result["bag_of_words"] - 0.5) < 0.1 and result["best_constant"] == 0.5
     assert lengths.min() >= 10
 
 

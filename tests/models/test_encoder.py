@@ -174,8 +174,8 @@ def test_the_conversion_of_kernels_by_head_keeps_the_function():
     params = paths.unflatten(model.convert_checkpoint(stored))
     member = jax.tree.map(lambda leaf: leaf[0], params)
     assert member["block_1"]["attn"]["query"]["kernel"].shape == (16, 16)
-    found = jax.jit(model.apply)({"params": member}, tokens_BxT)
-    np.testing.assert_allclose(found, logits, atol=1e-6)
+    result = jax.jit(model.apply)({"params": member}, tokens_BxT)
+    np.testing.assert_allclose(result, logits, atol=1e-6)
 
 
 def test_a_sequence_longer_than_the_model_raises_one_line(small):

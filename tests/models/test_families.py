@@ -65,8 +65,8 @@ def test_greedy_tokens_of_every_variant():
         if f"{kind}/greedy" in REFERENCE:
             model, params, _ = tiny.tiny(kind, VOCAB)
             tokens = jnp.asarray(TOKENS, jnp.int32)
-            found = generate(model, params, tokens, new=6).tokens
-            if not np.array_equal(found, REFERENCE[f"{kind}/greedy"]):
+            result = generate(model, params, tokens, new=6).tokens
+            if not np.array_equal(result, REFERENCE[f"{kind}/greedy"]):
                 failures.append(kind)
     assert not failures
 

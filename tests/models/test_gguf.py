@@ -56,8 +56,8 @@ def test_a_byte_level_tokenizer_splits_digits_and_spaces(llama):
     assert text.encode_chat([{"role": "user", "content": "on"}]) == text.encode("[on]<|end|>")
 
 
-def refused(file, words):
-    with pytest.raises(UserError, match=words) as error:
+def refused(file, message):
+    with pytest.raises(UserError, match=message) as error:
         jaxformer.load(file)
     assert "\n" not in str(error.value)
 

@@ -155,8 +155,8 @@ def test_a_model_that_ignores_positions_is_refused_with_both_shapes():
         ((8, 1), (8, 1), 0, r"\(8,\) \(examples\), got \(8, 1\)"),
     ],
 )
-def test_logits_of_a_wrong_shape_raise_one_line(logits, targets, vocab_size, words):
-    with pytest.raises(UserError, match=words):
+def test_logits_of_a_wrong_shape_raise_one_line(logits, targets, vocab_size, message):
+    with pytest.raises(UserError, match=message):
         check_logits(jnp.zeros(logits), targets, vocab_size)
 
 

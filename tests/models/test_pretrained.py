@@ -27,8 +27,8 @@ STATES = r"block_\d+/before"
 
 def reference(kind):
     names = ("tokens", "logits", "states", "padded", "greedy", "loss", "after")
-    found = {name: THEIRS[f"{kind}/{name}"] for name in names}
-    return found | {"tokens": jnp.asarray(found["tokens"], jnp.int32)}
+    result = {name: THEIRS[f"{kind}/{name}"] for name in names}
+    return result | {"tokens": jnp.asarray(result["tokens"], jnp.int32)}
 
 
 def close(ours, theirs, spread):
@@ -43,21 +43,21 @@ def test_logits_states_and_a_training_step(kind):
     @jax.jit
     def everything(params, tokens):
         def loss(p):
-            logits, found = capture.run(model, p, tokens, names=[STATES])
+            logits, result = capture.run(model, p, tokens, names=[STATES])
             nats = -jax.nn.log_softmax(logits)[:, :-1]
             mean = jnp.take_along_axis(nats, tokens[:, 1:, None], -1).mean()
-            return mean, (logits, found)
+            return mean, (logits, result)
 
-        (value, (logits, found)), slope = jax.value_and_grad(loss, has_aux=True)(params)
+        (value, (logits, result)), slope = jax.value_and_grad(loss, has_aux=True)(params)
         stepped = jax.tree.map(lambda p, g: p - 0.05 * g, params, slope)
         padded = model.apply({"params": params}, tokens, None, REAL)
-        return logits, found, value, model.apply({"params": stepped}, tokens), padded
+        return logits, result, value, model.apply({"params": stepped}, tokens), padded
 
-    logits, found, loss, after, padded = everything(params, want["tokens"])
+    logits, result, loss, after, padded = everything(params, want["tokens"])
     spread = want["logits"].std()
     close(logits, want["logits"], spread)
     for i, states in enumerate(want["states"]):
-        close(found[f"block_{i}/before"], states, states.std())
+        close(result[f"block_{i}/before"], states, states.std())
     close(loss, want["loss"], 1)
     close(after, want["after"], spread)
     assert np.abs(want["after"] - want["logits"]).max() > 0.1
@@ -91,8 +91,8 @@ def test_generation_past_the_pretraining_length():
     rotary = replace(model.spec.rotary, pretraining_length=1)
     for rotary_of_it, is_equal in ((model.spec.rotary, True), (rotary, False)):
         same = Pretrained(replace(model.spec, rotary=rotary_of_it))
-        found = generate(same, params, tokens, new=6, real=real).tokens
-        assert np.array_equal(found, THEIRS["phi3_long/turned"]) == is_equal
+        result = generate(same, params, tokens, new=6, real=real).tokens
+        assert np.array_equal(result, THEIRS["phi3_long/turned"]) == is_equal
 
 
 def test_a_stored_cache_continues_the_tokens():

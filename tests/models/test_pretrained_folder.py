@@ -144,8 +144,8 @@ def test_truncated_files_raise_one_line(copy):
     refused(copy, r"model.safetensors is not a complete safetensors file: ")
 
 
-def refused(where, words):
-    with pytest.raises(UserError, match=words) as error:
+def refused(where, message):
+    with pytest.raises(UserError, match=message) as error:
         jaxformer.load(where)
     assert "\n" not in str(error.value)
 
@@ -194,13 +194,13 @@ def test_pickles_are_refused(copy):
 
 def test_an_index_lists_files_of_its_folder(copy):
     index = copy / "model.safetensors.index.json"
-    for name, words in {
+    for name, message in {
         "../model.safetensors": "not a file of this folder",
         "other.safetensors": "lacks other.safetensors",
         "model.safetensors": "lacks strange.weight",
     }.items():
         index.write_text(json.dumps({"weight_map": {"strange.weight": name}}))
-        refused(copy, words)
+        refused(copy, message)
     tensors = load_file(copy / "model.safetensors")
     save_file(tensors | {"strange.weight": np.ones(2)}, copy / "model.safetensors")
     named = dict.fromkeys(tensors, "model.safetensors")  # and what it does not name is there too
@@ -266,7 +266,7 @@ def test_saving_is_atomic_and_replaces_a_model(tmp_path, monkeypatch):
     assert not (tmp_path / "model.safetensors").exists()
     table = load_folder(tmp_path)[1]["embed"]["embedding"]
     np.testing.assert_array_equal(table, params["embed"]["embedding"])
-    for wrong, words in (
+    for wrong, message in (
         (
             {k: v for k, v in params.items() if k != "block_1"},
             "lack block_1/attn/key/bias, .* more",
@@ -277,7 +277,7 @@ def test_saving_is_atomic_and_replaces_a_model(tmp_path, monkeypatch):
             r"must have the shape \(24, 16\), got \(3, 16",
         ),
     ):
-        with pytest.raises(UserError, match=words):
+        with pytest.raises(UserError, match=message):
             save_folder(tmp_path / "new", model, wrong, config)
     assert not (tmp_path / "new").exists()
     (tmp_path / "thesis").mkdir()

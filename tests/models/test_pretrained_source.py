@@ -42,7 +42,7 @@ def test_wrong_values_of_any_field_raise_one_line(kind):
         ("", "org/name at revision 'step1' has no safetensors on the hub, and pickles are refused"),
     ],
 )
-def test_errors_of_the_hub_raise_one_line(monkeypatch, tmp_path, kind, words):
+def test_errors_of_the_hub_raise_one_line(monkeypatch, tmp_path, kind, message):
     from huggingface_hub import errors
 
     def answer(*_, **__):
@@ -52,7 +52,7 @@ def test_errors_of_the_hub_raise_one_line(monkeypatch, tmp_path, kind, words):
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", answer)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=words) as error:
+    with pytest.raises(UserError, match=message) as error:
         jaxformer.load("org/name", revision="step1")
     assert "\n" not in str(error.value)
 
@@ -97,10 +97,10 @@ def test_the_hub_without_a_network(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.chdir(tmp_path)
-    for name, words in (
+    for name, message in (
         ("nobody/nothing", "'nobody/nothing' is not a folder, and the hub cannot be reached"),
         ("a b", "'a b' is neither a folder nor the name of a model"),
     ):
-        with pytest.raises(UserError, match=words) as error:
+        with pytest.raises(UserError, match=message) as error:
             jaxformer.load(name)
         assert "\n" not in str(error.value)

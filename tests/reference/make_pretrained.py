@@ -24,7 +24,7 @@ RATE, NEW = 0.05, 6
 
 
 def main(folders, out):
-    found = {}
+    result = {}
     for folder in sorted(Path(folders).iterdir()):
         vocab = json.loads((folder / "config.json").read_text())["vocab_size"]
         tokens = np.random.RandomState(0).randint(1, vocab, (2, 12))
@@ -67,8 +67,8 @@ def main(folders, out):
         for name, array in arrays.items():
             array = np.asarray(array)
             kind = np.float32 if array.dtype.kind == "f" else np.int32
-            found[f"{folder.name}/{name}"] = array.astype(kind)
-    np.savez_compressed(out, **found)
+            result[f"{folder.name}/{name}"] = array.astype(kind)
+    np.savez_compressed(out, **result)
 
 
 if __name__ == "__main__":

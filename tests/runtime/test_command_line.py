@@ -16,19 +16,19 @@ from jaxformer.runtime.command_line import Parser, command, count, seconds
 
 
 def parser(fields=False, word=None):
-    found = Parser("The manual.", fields)
-    found.add_argument("--paper", default="")
-    found.add_argument("--seeds", type=count, default=0)
-    found.add_argument("--grid", action="append", default=[])
-    found.add_argument("--dry-run", action="store_true")
-    found.add_argument("--rate", type=float, help=word)
-    found.add_argument("--kind", choices=("exact", "limit"))
-    return found
+    result = Parser("The manual.", fields)
+    result.add_argument("--paper", default="")
+    result.add_argument("--seeds", type=count, default=0)
+    result.add_argument("--grid", action="append", default=[])
+    result.add_argument("--dry-run", action="store_true")
+    result.add_argument("--rate", type=float, help=word)
+    result.add_argument("--kind", choices=("exact", "limit"))
+    return result
 
 
 def test_both_spellings_of_a_value():
-    for words in (["--paper=mixit", "--seeds=3"], ["--paper", "mixit", "--seeds", "3"]):
-        asked = parser().parse_args([*words, "--grid=a=1", "--grid", "b=2", "--dry-run"])
+    for message in (["--paper=mixit", "--seeds=3"], ["--paper", "mixit", "--seeds", "3"]):
+        asked = parser().parse_args([*message, "--grid=a=1", "--grid", "b=2", "--dry-run"])
         assert (asked.paper, asked.seeds, asked.dry_run) == ("mixit", 3, True)
         assert asked.grid == ["a=1", "b=2"]
 
@@ -41,9 +41,9 @@ def test_fields_are_gathered():
 
 
 def test_words_may_stand_between_flags():
-    found = parser()
-    found.add_argument("folders", nargs="*")
-    asked = found.parse_args(["a", "--paper", "x", "b", "--dry-run", "c"])
+    result = parser()
+    result.add_argument("folders", nargs="*")
+    asked = result.parse_args(["a", "--paper", "x", "b", "--dry-run", "c"])
     assert asked.folders == ["a", "b", "c"]
 
 
@@ -119,14 +119,14 @@ def test_a_command_returns_an_exit_code_and_prints_errors_in_one_line(capsys):
         (UserError("two\nlines \x1b[2J"), 2, "two lines ?[2J"),
     ],
 )
-def test_errors_that_end_a_command_are_one_line(capsys, error, code, words):
+def test_errors_that_end_a_command_are_one_line(capsys, error, code, message):
     @command
     def main(argv):
         raise error
 
     assert main([]) == code
-    said = capsys.readouterr().err
-    assert said.startswith("error: ") and said.count("\n") == 1 and words in said
+    output = capsys.readouterr().err
+    assert output.startswith("error: ") and output.count("\n") == 1 and message in output
 
 
 def test_an_unexpected_error_keeps_its_traceback():
@@ -200,6 +200,6 @@ def test_a_command_ends_well_if_its_output_is_not_read(shell, code, said):
 def test_an_interrupt_while_importing_is_one_line(imports):
     code = f"{imports}\nraise KeyboardInterrupt"
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    words = [sys.executable, "-c", code]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    arguments = [sys.executable, "-c", code]
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, "error: stopped by Ctrl-C.\n")

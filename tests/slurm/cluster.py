@@ -96,8 +96,10 @@ class Cluster:
 
     def start(self) -> None:
         files = {"socket": "socket", "key-file": "key", "pid-file": "pid", "log-file": "log"}
-        words = [f"--{flag}={self.folder}/munge.{name}" for flag, name in files.items()]
-        self.daemon("munged", "--foreground", "--force", *words, f"--seed-file={self.folder}/seed")
+        arguments = [f"--{flag}={self.folder}/munge.{name}" for flag, name in files.items()]
+        self.daemon(
+            "munged", "--foreground", "--force", *arguments, f"--seed-file={self.folder}/seed"
+        )
         self.until(lambda: (self.folder / "munge.socket").exists())
         self.daemon("slurmctld", "-D")
         for name in self.names:
@@ -107,11 +109,11 @@ class Cluster:
     def start_node(self, name: str) -> None:
         self.daemon("slurmd", "-D", "-N", name, key=name)
 
-    def daemon(self, program: str, *words: str, key: str = "") -> None:
+    def daemon(self, program: str, *arguments: str, key: str = "") -> None:
         path = shutil.which(program, path=self.environment["PATH"])
         with open(self.folder / f"{key or program}.out", "ab") as out:
             self.daemons[key or program] = subprocess.Popen(
-                child.tied_command([str(path), *words]),  # it ends with this process
+                child.tied_command([str(path), *arguments]),  # it ends with this process
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -119,8 +121,8 @@ class Cluster:
                 start_new_session=True,
             )
 
-    def ask(self, *words: str) -> str:
-        done = subprocess.run(words, env=self.environment, capture_output=True, text=True)
+    def ask(self, *arguments: str) -> str:
+        done = subprocess.run(arguments, env=self.environment, capture_output=True, text=True)
         return done.stdout
 
     def until(self, is_so, seconds: float = 60.0) -> None:

@@ -34,9 +34,9 @@ def python(cluster):
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.3",
         }
 
-        def started(self, *words, **more):
+        def started(self, *arguments, **more):
             return subprocess.Popen(
-                [sys.executable, *map(str, words)],
+                [sys.executable, *map(str, arguments)],
                 env=self.environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -44,14 +44,14 @@ def python(cluster):
                 **more,
             )
 
-        def __call__(self, *words, timeout=300):
-            process = self.started(*words)
+        def __call__(self, *arguments, timeout=300):
+            process = self.started(*arguments)
             try:
-                said, _ = process.communicate(timeout=timeout)
+                output, _ = process.communicate(timeout=timeout)
             except subprocess.TimeoutExpired:
                 process.kill()
-                said, _ = process.communicate()
-                said += " (it never ended)"
-            return process.returncode, said
+                output, _ = process.communicate()
+                output += " (it never ended)"
+            return process.returncode, output
 
     return Python()

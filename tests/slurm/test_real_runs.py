@@ -42,18 +42,22 @@ def same(mine: Path, alone: Path):
 
 
 def test_a_sweep_that_is_queued_again_ends_as_alone(python, cluster, options, tmp_path):
-    words = [*instead(tiny(*STEPS)), "--grid=model.layers=1,2"]
+    arguments = [*instead(tiny(*STEPS)), "--grid=model.layers=1,2"]
     started = python.started(
-        SWEEP, *words, f"--workdir={tmp_path}/cluster", "--executor=slurm", options("cpus = 1\n")
+        SWEEP,
+        *arguments,
+        f"--workdir={tmp_path}/cluster",
+        "--executor=slurm",
+        options("cpus = 1\n"),
     )
     cluster.until(lambda: any(tmp_path.glob("cluster/*/ckpt/[1-9]*")), 200)
     for name in cluster.ask("squeue", "-h", "-r", "-t", "R", "-o", "%A").split():
         cluster.ask("scancel", "--signal=USR2", name)
-    said, _ = started.communicate(timeout=400)
-    assert started.returncode == 0 and "ran 2 of 2" in said, said
+    output, _ = started.communicate(timeout=400)
+    assert started.returncode == 0 and "ran 2 of 2" in output, output
     logs = [file.read_text() for file in tmp_path.glob("cluster/*.log")]
     assert any("resuming from step" in log and "start 2" in log for log in logs), logs
-    code, text = python(SWEEP, *words, f"--workdir={tmp_path}/alone")
+    code, text = python(SWEEP, *arguments, f"--workdir={tmp_path}/alone")
     assert code == 0, text
     folders = sorted(tmp_path.glob("alone/*/result.json"))
     assert len(folders) == 2
@@ -62,28 +66,28 @@ def test_a_sweep_that_is_queued_again_ends_as_alone(python, cluster, options, tm
 
 
 def test_two_nodes_are_one_run(python, cluster, options, tmp_path):
-    words = tiny("--config.devices.data=1", "--config.devices.fsdp=2")
-    words += ["--grid=model.layers=1,2", f"--workdir={tmp_path}/two"]
+    arguments = tiny("--config.devices.data=1", "--config.devices.fsdp=2")
+    arguments += ["--grid=model.layers=1,2", f"--workdir={tmp_path}/two"]
     nodes = options("nodes = 2\ncpus = 1\n")
-    code, said = python(SWEEP, *words, "--executor=slurm", nodes, timeout=120)
+    code, said = python(SWEEP, *arguments, "--executor=slurm", nodes, timeout=120)
     assert code == 0, said + "".join(f.read_text() for f in tmp_path.glob("two/**/*.out"))
     for file in tmp_path.glob("two/*/result.json"):
         assert json.loads(file.read_text())["environment"]["devices"] == 2
-    code, text = python(SWEEP, *words, "--status")
+    code, text = python(SWEEP, *arguments, "--status")
     assert code == 0 and "2 runs: 2 finished" in text
 
 
 def test_a_process_of_two_is_killed_and_both_start_again(python, cluster, options, tmp_path):
     steps = ("--config.train.steps=500", "--config.train.eval_every=250")
-    words = tiny("--config.devices.data=1", "--config.devices.fsdp=2", *steps)
-    words += ["--grid=model.layers=1,2", "--processes=1", f"--workdir={tmp_path}/two"]
-    words += ["--executor=slurm", options("nodes = 2\ncpus = 1\n"), "--config.train.target=2"]
-    started = python.started(SWEEP, *words)
+    arguments = tiny("--config.devices.data=1", "--config.devices.fsdp=2", *steps)
+    arguments += ["--grid=model.layers=1,2", "--processes=1", f"--workdir={tmp_path}/two"]
+    arguments += ["--executor=slurm", options("nodes = 2\ncpus = 1\n"), "--config.train.target=2"]
+    started = python.started(SWEEP, *arguments)
     cluster.until(lambda: len([*tmp_path.glob("two/*/ckpt/[1-9]*")]) > 1, 200)
     (folder,) = {file.parent.parent for file in tmp_path.glob("two/*/ckpt/[1-9]*")}
     os.kill(run_of(folder, rank=1), signal.SIGKILL)
-    said, _ = started.communicate(timeout=400)
-    assert started.returncode == 0 and "ran 2 of 2" in said, said
+    output, _ = started.communicate(timeout=400)
+    assert started.returncode == 0 and "ran 2 of 2" in output, output
     log = folder.with_name(f"{folder.name}.log").read_text()
     assert "another process of this job stopped" in log and "resuming from step" in log, log
 
@@ -123,8 +127,8 @@ def test_a_batch_script_without_srun_runs_alone(python, cluster, tmp_path):
     ],
 )
 def test_what_the_cluster_lacks_is_one_line(lines, message, python, options, tmp_path):
-    words = [*tiny(), "--grid=model.layers=1,2", f"--workdir={tmp_path}/sweep"]
-    code, said = python(SWEEP, *words, "--executor=slurm", options(lines))
+    arguments = [*tiny(), "--grid=model.layers=1,2", f"--workdir={tmp_path}/sweep"]
+    code, said = python(SWEEP, *arguments, "--executor=slurm", options(lines))
     error = [line for line in said.splitlines() if line.startswith("error: ")]
     assert code == 2 and len(error) == 1 and message in error[0], said
     assert "Traceback" not in said and "sbatch: error" not in said
@@ -135,8 +139,8 @@ def test_a_full_queue_is_one_line(python, tmp_path, options):
     with daemons.running(nodes=2, most=3) as small:
         python.environment = python.environment | {"SLURM_CONF": str(small.folder / "slurm.conf")}
         grid = "--grid=model.layers=1,2,3,4,5,6"
-        words = [*tiny(), grid, f"--workdir={tmp_path}/sweep", "--executor=slurm", options()]
-        code, said = python(SWEEP, *words)
+        arguments = [*tiny(), grid, f"--workdir={tmp_path}/sweep", "--executor=slurm", options()]
+        code, said = python(SWEEP, *arguments)
     assert code == 2 and "error: Slurm does not accept the jobs: " in said, said
 
 
@@ -149,11 +153,11 @@ def test_a_folder_that_the_nodes_do_not_share_is_noticed(python, cluster, option
         cluster.daemons[name].wait()
     hidden = f"mount -t tmpfs none {room} && exec slurmd -D -N "
     for name in cluster.names:
-        words = child.tied_command(["/usr/bin/unshare", "-m", "sh", "-c", hidden + name])
-        cluster.daemons[name] = subprocess.Popen(words, env=cluster.environment)
+        arguments = child.tied_command(["/usr/bin/unshare", "-m", "sh", "-c", hidden + name])
+        cluster.daemons[name] = subprocess.Popen(arguments, env=cluster.environment)
     try:
-        words = [*tiny(), "--grid=model.layers=1,2", f"--workdir={room}", "--executor=slurm"]
-        code, said = python(SWEEP, *words, options())
+        arguments = [*tiny(), "--grid=model.layers=1,2", f"--workdir={room}", "--executor=slurm"]
+        code, said = python(SWEEP, *arguments, options())
         assert code == 1 and said.count("is it a folder that all nodes share?") == 4, said
     finally:
         for name in cluster.names:

@@ -37,8 +37,8 @@ def test_scores_and_gradients_are_those_of_all_logits(chunk):
     def scores(late, h, kernel):
         logits = DeferredLogits(h, kernel, chunk) if late else h @ kernel
         assert logits.shape == (3, 4, 11)
-        found = token_metrics(logits, batch)
-        return (found["loss"].value * found["loss"].weight).sum(), found
+        result = token_metrics(logits, batch)
+        return (result["loss"].value * result["loss"].weight).sum(), result
 
     one, two = (
         jax.jit(jax.value_and_grad(scores, (1, 2), has_aux=True), static_argnums=0)(late, h, kernel)

@@ -150,15 +150,15 @@ def test_ngrams_are_those_of_slow_python_and_sum_to_one():
 
 def test_a_longer_context_predicts_better_on_the_chain():
     task = NextToken(window=40)
-    found = task.baselines(make_source(task, DataSettings(test_size=100), 4).heldout().test)
-    assert found["unigram_loss"] == pytest.approx(3.32, abs=0.1)
-    assert 2.4 < found["bigram_loss"] < 2.6 < found["unigram_loss"]
+    result = task.baselines(make_source(task, DataSettings(test_size=100), 4).heldout().test)
+    assert result["unigram_loss"] == pytest.approx(3.32, abs=0.1)
+    assert 2.4 < result["bigram_loss"] < 2.6 < result["unigram_loss"]
     # The chain has no more to tell: a third symbol only costs what it is estimated with.
-    assert found["bigram_loss"] - 0.01 < found["trigram_loss"] < found["bigram_loss"] + 0.15
-    assert found["bigram_bits_per_byte"] == pytest.approx(
-        found["bigram_loss"] / np.log(2), rel=0.02
+    assert result["bigram_loss"] - 0.01 < result["trigram_loss"] < result["bigram_loss"] + 0.15
+    assert result["bigram_bits_per_byte"] == pytest.approx(
+        result["bigram_loss"] / np.log(2), rel=0.02
     )
-    assert found["bigram_accuracy"] > found["best_constant"] + 0.05
+    assert result["bigram_accuracy"] > result["best_constant"] + 0.05
 
 
 @pytest.mark.parametrize("masking", ["plain", "bert"])
@@ -194,7 +194,7 @@ def test_masks_by_slow_python(masking):
         ),
     ],
 )
-def test_wrong_text_is_one_line(fields, words):
+def test_wrong_text_is_one_line(fields, message):
 
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=message):
         NextToken(**fields)

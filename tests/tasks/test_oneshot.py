@@ -46,7 +46,7 @@ def test_an_episode_is_two_labelled_images_and_another_of_one_of_them(batch):
     embedding = np.random.default_rng(0).standard_normal((3, 192))
     table, asked, firsts = known_patches(TASK), [], []
     for seen, target in zip(bare(TASK, batch.inputs)[:60], batch.targets[:60, 0]):
-        found = [
+        result = [
             [
                 (place, label)
                 for place, patches in table.items()
@@ -55,8 +55,8 @@ def test_an_episode_is_two_labelled_images_and_another_of_one_of_them(batch):
             ]
             for image in seen
         ]
-        assert [len(f) for f in found] == [1, 1, 1]
-        (one, a), (other, b), (query, question) = (f[0] for f in found)
+        assert [len(f) for f in result] == [1, 1, 1]
+        (one, a), (other, b), (query, question) = (f[0] for f in result)
         assert question == 2 and {a, b} == {0, 1} and one[0] != other[0]
         answer = a if query[0] == one[0] else b
         assert query[0] in (one[0], other[0]) and target == answer
@@ -89,8 +89,8 @@ def test_scores_and_baselines(batch):
     scores = TASK.metrics(f, batch)
     np.testing.assert_allclose(scores["loss"].value, np.where(batch.targets[:, 0] == 1, 0.25, 4))
     assert (np.asarray(scores["accuracy"].value) == batch.targets[:, 0]).all()
-    found = TASK.baselines(batch)
-    assert found["constant"] < 0.6 and found["nearest_pixels"] > 0.8
+    result = TASK.baselines(batch)
+    assert result["constant"] < 0.6 and result["nearest_pixels"] > 0.8
     table = positions(12, 192)
     np.testing.assert_allclose([table.mean(), table.std()], [0, 1], atol=1e-12)
 

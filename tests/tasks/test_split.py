@@ -111,10 +111,10 @@ def test_a_finite_training_set_holds_no_held_out_example():
         (dict(split="hash", test_share=0.9, validation_share=0.1), "a sum below 1"),
     ],
 )
-def test_a_split_that_leaves_a_set_empty_is_one_line(settings, words):
+def test_a_split_that_leaves_a_set_empty_is_one_line(settings, message):
     with pytest.raises(UserError) as error:
         make_source(TASKS["dyck"], DataSettings(**settings), 8)
-    assert words in str(error.value) and "\n" not in str(error.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_task_too_small_for_its_split_is_one_line(monkeypatch):

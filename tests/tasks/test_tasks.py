@@ -112,8 +112,8 @@ def test_scored_positions_gathers_what_counts():
         (lambda: Memorize(symbols=1), "symbols of memorize must be at least 2"),
     ],
 )
-def test_wrong_options(make, words):
-    with pytest.raises(UserError, match=words):
+def test_wrong_options(make, message):
+    with pytest.raises(UserError, match=message):
         make()
 
 

@@ -48,8 +48,8 @@ def test_a_walk_has_the_frequencies_of_the_chain():
     symbols = np.concatenate([batch.inputs, batch.targets[:, -1:]], 1)
     expected = chain.counts_V / chain.counts_V.sum()
     for place in (0, 40):  # stationary: the first symbol is as frequent as the last
-        found = np.bincount(symbols[:, place], minlength=65) / len(symbols)
-        assert abs(found[1] - expected[1]) < 4 * (expected[1] / len(symbols)) ** 0.5
+        result = np.bincount(symbols[:, place], minlength=65) / len(symbols)
+        assert abs(result[1] - expected[1]) < 4 * (expected[1] / len(symbols)) ** 0.5
     after_t = batch.targets[batch.inputs == chain.symbols.index("t")]
     p = transitions(chain)[chain.symbols.index("t"), chain.symbols.index("h")]
     share = (after_t == chain.symbols.index("h")).mean()
@@ -122,16 +122,16 @@ def test_the_posterior_is_bayes_by_enumeration(file):
 def test_baselines_are_those_of_the_set():
     causal = CausalText(window=40)
     batch, p_VxV = draw(causal), transitions(characters())
-    found = causal.baselines(batch)
+    result = causal.baselines(batch)
     nats = [-np.log(p_VxV[a, b]) for a, b in zip(batch.inputs.ravel(), batch.targets.ravel())]
-    assert found["bigram_loss"] == pytest.approx(np.mean(nats))
-    assert abs(found["bigram_loss"] - 2.453) < 4 * np.std(nats) / len(nats) ** 0.5
-    assert found["best_constant"] == pytest.approx((batch.targets == 1).mean())
+    assert result["bigram_loss"] == pytest.approx(np.mean(nats))
+    assert abs(result["bigram_loss"] - 2.453) < 4 * np.std(nats) / len(nats) ** 0.5
+    assert result["best_constant"] == pytest.approx((batch.targets == 1).mean())
     masked = MaskedText(window=40)
     both = masked.baselines(draw(masked))
     # A symbol on either side says more than one, and one more than none.
-    assert both["bigram_loss"] < found["bigram_loss"] - 0.3 < both["unigram_loss"] - 1
-    assert both["bigram_accuracy"] > found["bigram_accuracy"] > both["best_constant"]
+    assert both["bigram_loss"] < result["bigram_loss"] - 0.3 < both["unigram_loss"] - 1
+    assert both["bigram_accuracy"] > result["bigram_accuracy"] > both["best_constant"]
 
 
 @pytest.mark.parametrize("kind", [CausalText, MaskedText])
@@ -170,11 +170,11 @@ SUMS = [1589, 1422, 116, 66]
         (b"abc\xff", "is not UTF-8: byte 3"),
     ],
 )
-def test_a_wrong_corpus_is_one_line(tmp_path, content, words):
+def test_a_wrong_corpus_is_one_line(tmp_path, content, message):
     path = tmp_path / "text.txt"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(UserError, match=words) as error:
+    with pytest.raises(UserError, match=message) as error:
         MaskedText(text=str(path))
     assert "\n" not in str(error.value)
 
@@ -189,11 +189,11 @@ def test_a_long_text_is_prepared_and_not_compiled(tmp_path, monkeypatch):
 def test_wrong_options():
     with pytest.raises(UserError, match="cannot read the text '/': Is a directory"):
         CausalText(text="/")
-    for words, fields in {
+    for message, fields in {
         "unknown masking 'brt'. Did you mean 'bert'": dict(masking="brt"),
         "rate must be between 0 and 1, got 1": dict(rate=1),
         "window must be at least 2": dict(window=1),
         "stream must be one of": dict(stream=9),
     }.items():
-        with pytest.raises(UserError, match=words):
+        with pytest.raises(UserError, match=message):
             MaskedText(**fields)

@@ -79,12 +79,12 @@ def test_a_task_declares_what_it_reports(held):
     task, test = held
     logits = np.zeros((*np.shape(test.targets), task.vocab_size), np.float32)
     scores = task.metrics(jax.numpy.asarray(logits), jax.tree.map(jax.numpy.asarray, test))
-    found = task.baselines(test)
+    result = task.baselines(test)
     means = {"loss": 1.0, "accuracy": 0.5}
     assert set(task.declared.scores) == {*scores, *task.summary(means, 10)}
-    assert set(task.declared.baselines) == {*found} and set(task.grouped) <= {*scores}
-    assert all(0 <= v <= 1 for n, v in found.items() if not n.endswith("_loss"))
-    assert 0 < found["unigram_loss"] < 1.2 * np.log(task.vocab_size)
+    assert set(task.declared.baselines) == {*result} and set(task.grouped) <= {*scores}
+    assert all(0 <= v <= 1 for n, v in result.items() if not n.endswith("_loss"))
+    assert 0 < result["unigram_loss"] < 1.2 * np.log(task.vocab_size)
 
 
 def test_each_example_is_in_one_group(held):

@@ -53,11 +53,11 @@ def encoder_of(block, depth, T, width=600):
 def test_the_papers_encoder_is_a_special_case():
     block, rho0 = signal.Block(1.2, 0.7, 0.9, 0.2, 0.6, 0.01, "gelu"), 0.2
     expected = signal.predict(block, 12, 64, rho0)
-    found = forward(encoder_of(block, 12, 64), 64, rho0)
-    np.testing.assert_allclose(found.cosine, expected.cosine, atol=2e-7)
-    np.testing.assert_allclose(found.self_overlap, expected.self_overlap, rtol=1e-6)
-    np.testing.assert_allclose(found.entropy, expected.entropy, atol=1e-6)
-    np.testing.assert_allclose(found.norm, 1, rtol=1e-12)
+    predicted = forward(encoder_of(block, 12, 64), 64, rho0)
+    np.testing.assert_allclose(predicted.cosine, expected.cosine, atol=2e-7)
+    np.testing.assert_allclose(predicted.self_overlap, expected.self_overlap, rtol=1e-6)
+    np.testing.assert_allclose(predicted.entropy, expected.entropy, atol=1e-6)
+    np.testing.assert_allclose(predicted.norm, 1, rtol=1e-12)
 
 
 def test_berts_initialisation():
@@ -160,8 +160,8 @@ def test_only_relevant_fields_change_the_signal():
 
 
 def test_zeros_stay_zeros():
-    found = forward(network(std=0.0), 16)
-    assert not found.norm.any() and np.isfinite(found.cosine).all()
+    predicted = forward(network(std=0.0), 16)
+    assert not predicted.norm.any() and np.isfinite(predicted.cosine).all()
 
 
 def test_an_architecture_has_every_field_of_a_block():

@@ -69,8 +69,8 @@ def test_the_reduced_flow_is_the_gradient_of_the_cross_entropy(n):
 
     speed = -jax.grad(cross_entropy)(w)
     flow = equations._speeds(memory.Flow(jnp.asarray(a), jnp.asarray(b)), alpha, n, True)
-    found = [speed[1, 0] - speed[0, 0], speed[n, 0] - speed[0, 0]]
-    np.testing.assert_allclose(found, flow, rtol=1e-10)
+    result = [speed[1, 0] - speed[0, 0], speed[n, 0] - speed[0, 0]]
+    np.testing.assert_allclose(result, flow, rtol=1e-10)
     sigma = jnp.linalg.svd(w, compute_uv=False)
     signal, noise = memory.singular_values(a, b, n)
     np.testing.assert_allclose(jnp.sort(sigma), jnp.sort(jnp.array([signal] * (n - 1) + [noise])))

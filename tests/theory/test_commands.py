@@ -161,28 +161,28 @@ def test_trainable_needs_signal_keys_and_gradients(tmp_path, capsys):
 @pytest.mark.parametrize("what", ["residual", "init-std", "depth-scale", "layers"])
 def test_solved_settings_meet_their_target(tmp_path, capsys, what):
     flags = ["--length", "64", "--solve", what, "--target-cosine", "0.4"]
-    found = config_answer(tmp_path, capsys, config_json.BERT, *flags)["solved"]
-    assert set(found["lines"]) == {"config.json", "Flax", "PyTorch"}
-    assert found["keys"] >= 8
+    result = config_answer(tmp_path, capsys, config_json.BERT, *flags)["solved"]
+    assert set(result["lines"]) == {"config.json", "Flax", "PyTorch"}
+    assert result["keys"] >= 8
     if what == "layers":
-        layers = round(12 * found["factor"])
+        layers = round(12 * result["factor"])
         after = [
             config_answer(tmp_path, capsys, config_json.BERT, "--length", "64", "--layers", str(n))
             for n in (layers, layers + 1)
         ]
         assert after[0]["cosine"][-1] <= 0.4 < after[1]["cosine"][-1]
         return
-    assert found["cosine"] == pytest.approx(0.4, abs=1e-5) and 0.2 < found["factor"] < 5
+    assert result["cosine"] == pytest.approx(0.4, abs=1e-5) and 0.2 < result["factor"] < 5
     if what == "init-std":
-        line = json.loads("{" + found["lines"]["config.json"] + "}")
+        line = json.loads("{" + result["lines"]["config.json"] + "}")
         after = config_answer(tmp_path, capsys, config_json.BERT | line, "--length", "64")
         assert after["cosine"][-1] == pytest.approx(0.4, abs=1e-3)
 
 
 def test_solve_beta_and_a_target_that_is_already_met(tmp_path, capsys):
     flags = ["--length", "64", "--solve", "beta", "--target-keys", "40", "--beta", "1.5"]
-    found = config_answer(tmp_path, capsys, config_json.BERT, *flags)["solved"]
-    assert found["keys"] == pytest.approx(40, rel=1e-4) and found["factor"] < 1
+    result = config_answer(tmp_path, capsys, config_json.BERT, *flags)["solved"]
+    assert result["keys"] == pytest.approx(40, rel=1e-4) and result["factor"] < 1
     met = config_answer(tmp_path, capsys, config_json.BERT, "--solve", "beta")["solved"]
     assert met["factor"] == 1 and met["lines"] == {
         "nothing": "the present network meets the target"
@@ -193,20 +193,20 @@ def test_solve_beta_and_a_target_that_is_already_met(tmp_path, capsys):
 def test_the_networks_of_a_check_are_float64(capsys):
     """The command prints the numbers of its functions in float64, to the last digit."""
     flags = ["--layers", "2", "--width", "16", "--length", "8", "--check"]
-    found = answer(capsys, *flags, "--heads", "2")["checked"]
+    result = answer(capsys, *flags, "--heads", "2")["checked"]
     _, question = parse("", [*flags, "--heads", "2", *PAPER[4:]])
     net = question.architecture
-    keys = jax.vmap(jax.random.key)(np.arange(found["seeds"]))
+    keys = jax.vmap(jax.random.key)(np.arange(result["seeds"]))
     layers, _ = measure(keys, net, question.length, question.rho0, question.repeat)
-    assert found["cosine_by_layer"] == layers.cosine.mean(0).tolist()
+    assert result["cosine_by_layer"] == layers.cosine.mean(0).tolist()
 
 
 def test_the_figure_names_the_number_of_measured_networks(tmp_path, monkeypatch, capsys):
-    found = answer(capsys, "--layers", "2", "--length", "8")
-    found["checked"] = {"seeds": 5, "cosine_by_layer": [0.1, 0.2, 0.3]}
+    result = answer(capsys, "--layers", "2", "--length", "8")
+    result["checked"] = {"seeds": 5, "cosine_by_layer": [0.1, 0.2, 0.3]}
     drawn = []
     monkeypatch.setattr(report, "save_figure", lambda figure, *_, **__: drawn.append(figure))
-    report.plot_answer(found, tmp_path / "a.png", quiet=True)
+    report.plot_answer(result, tmp_path / "a.png", quiet=True)
     labels = [line.get_label() for line in drawn[0].axes[0].lines]
     assert "measured, 5 networks" in labels
 

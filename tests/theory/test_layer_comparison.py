@@ -37,14 +37,14 @@ def test_an_initialised_decoder_matches_the_prediction(factors):
     model = decoder(vocab_size=500, length=12, width=128, layers=2, heads=2, mlp_width=256, **stds)
     tokens = jax.random.randint(jax.random.key(0), (16, 12), 0, 500)
     params = model.init(jax.random.key(1), tokens)["params"]
-    found = layer_comparison.measure_layers(model, params, tokens)
+    measured = layer_comparison.measure_layers(model, params, tokens)
     net = model_architecture.architecture_of(model.spec)
-    theory = layer_comparison.predict_layers(net, 12, rho0=max(found["cosine"][0], 0))
-    np.testing.assert_allclose(found["cosine"], theory["cosine"], atol=0.03)
-    np.testing.assert_allclose(found["keys"], theory["keys"], rtol=0.05)
-    np.testing.assert_allclose(found["beta"], theory["beta"], rtol=0.05)
-    np.testing.assert_allclose(found["gradient"], theory["gradient"], rtol=0.1)
-    assert found["gradient"][-1] == pytest.approx(1)
+    theory = layer_comparison.predict_layers(net, 12, rho0=max(measured["cosine"][0], 0))
+    np.testing.assert_allclose(measured["cosine"], theory["cosine"], atol=0.03)
+    np.testing.assert_allclose(measured["keys"], theory["keys"], rtol=0.05)
+    np.testing.assert_allclose(measured["beta"], theory["beta"], rtol=0.05)
+    np.testing.assert_allclose(measured["gradient"], theory["gradient"], rtol=0.1)
+    assert measured["gradient"][-1] == pytest.approx(1)
 
 
 @pytest.mark.slow  # eager, and a gradient of every weight
@@ -53,20 +53,20 @@ def test_a_published_model_is_measured(kind):
     """The number of keys equals the one computed here from the captured attention weights."""
     model, params, _ = tiny.tiny(kind, 24)
     tokens = jax.random.randint(jax.random.key(0), (4, 6), 0, 24)
-    found = layer_comparison.measure_layers(model, params, tokens)
+    measured = layer_comparison.measure_layers(model, params, tokens)
     name = "block_1/attn/weights"
     rows = np.asarray(capture.capture(model, params, tokens, names=[name])[name], float)
     entropy = -(rows * np.log(np.where(rows > 0, rows, 1))).sum(-1).mean()
-    np.testing.assert_allclose(found["keys"][1], np.exp(entropy), rtol=1e-4)
-    assert len(found["cosine"]) == 3 and np.isfinite(found["cosine"]).all()
-    assert found["gradient"][-1] == pytest.approx(1) and found["gradient"][0] > 0
+    np.testing.assert_allclose(measured["keys"][1], np.exp(entropy), rtol=1e-4)
+    assert len(measured["cosine"]) == 3 and np.isfinite(measured["cosine"]).all()
+    assert measured["gradient"][-1] == pytest.approx(1) and measured["gradient"][0] > 0
 
 
 def test_the_architecture_of_an_encoder_gives_the_papers_prediction():
     spec = EncoderSpec(50, 64, 96, 5, 4, 1.2, 0.8, 0.9, 0.3, 0.4, 0.01, "gelu")
     block = Block(1.2, 0.8, 0.9, 0.3, 0.4, 0.01, "gelu")
-    found = forward(model_architecture.architecture_of(spec), 64, 0.1)
-    np.testing.assert_allclose(found.cosine, predict(block, 5, 64, 0.1).cosine, atol=1e-6)
+    predicted = forward(model_architecture.architecture_of(spec), 64, 0.1)
+    np.testing.assert_allclose(predicted.cosine, predict(block, 5, 64, 0.1).cosine, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -91,10 +91,10 @@ def test_solved_networks_meet_their_target_when_measured(tmp_path, name, what, t
     met = (name, target) == ("LLAMA", 0.5)
     goal = solved["cosine"] if met else target
     assert goal <= target and (solved["factor"] == 1) is met
-    found = simulation.check(question, solved["architecture"])
-    assert abs(found["cosine"] - goal) < 0.05
-    assert found["keys"] == pytest.approx(solved["keys"], rel=0.02)
-    assert found["gradient_ratio"] == pytest.approx(solved["gradient_ratio"], rel=0.1)
+    result = simulation.check(question, solved["architecture"])
+    assert abs(result["cosine"] - goal) < 0.05
+    assert result["keys"] == pytest.approx(solved["keys"], rel=0.02)
+    assert result["gradient_ratio"] == pytest.approx(solved["gradient_ratio"], rel=0.1)
 
 
 NARROW = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4}
@@ -116,12 +116,12 @@ def test_the_width_check_names_what_drifts(tmp_path, name, changes):
     """Fixed standard deviations let scores and norms drift, unless a norm ends each block."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps(getattr(config_json, name) | changes))
-    found = simulation.check_widths(
+    result = simulation.check_widths(
         Question(huggingface.read_config(path, init_std=0.1).architecture, 32)
     )
-    assert [row["width"] for row in found["rows"]] == [32, 64, 128, 256]
-    assert "beta" in found["drifts"] and ("norm" in found["drifts"]) == (name != "BERT")
-    for row in found["rows"][1:]:
+    assert [row["width"] for row in result["rows"]] == [32, 64, 128, 256]
+    assert "beta" in result["drifts"] and ("norm" in result["drifts"]) == (name != "BERT")
+    for row in result["rows"][1:]:
         assert row["measured"]["norm"] == pytest.approx(row["predicted"]["norm"], rel=0.15)
         assert row["measured"]["keys"] == pytest.approx(row["predicted"]["keys"], rel=0.1)
 
@@ -147,9 +147,9 @@ RUN = (
 def finished(tmp_path_factory):
     """A run with two rates whose chosen member is the second."""
     folder = tmp_path_factory.mktemp("advised") / "run"
-    words = (*RUN, "--config.optim.learning_rate=1e-9,0.01", "--config.seed=3")
+    arguments = (*RUN, "--config.optim.learning_rate=1e-9,0.01", "--config.seed=3")
     with jax.enable_x64(False):
-        assert run_config([*words, f"--workdir={folder}"]) == 0
+        assert run_config([*arguments, f"--workdir={folder}"]) == 0
     return folder
 
 
@@ -163,19 +163,19 @@ def test_the_start_of_a_run_has_its_own_initial_parameters(finished, capsys):
         moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), start, still)
         assert max(jax.tree.leaves(moved)) < 1e-7
         assert loaded.member == 1 and loaded.step == 20
-        found = layer_comparison.compare_run(finished)
+        result = layer_comparison.compare_run(finished)
         inputs = layer_comparison._test_inputs(loaded)
-        assert found["start"] == layer_comparison.measure_layers(loaded.model, start, inputs)
-        assert found["now"] == layer_comparison.measure_layers(loaded.model, loaded.params, inputs)
+        assert result["start"] == layer_comparison.measure_layers(loaded.model, start, inputs)
+        assert result["now"] == layer_comparison.measure_layers(loaded.model, loaded.params, inputs)
         other = loaded.model.init(jax.random.key(0), inputs)["params"]
         assert (
-            found["start"]["cosine"]
+            result["start"]["cosine"]
             != layer_comparison.measure_layers(loaded.model, other, inputs)["cosine"]
         )
-    shown = report.comparison_text(found)
+    shown = report.comparison_text(result)
     assert "start: member 1 (seed 3, learning rate 0.01) before its first step" in shown
     assert "now: its checkpoint of step 20, the newest complete one" in shown
-    assert len(found["predicted"]["cosine"]) == len(found["now"]["gradient"]) == 2
+    assert len(result["predicted"]["cosine"]) == len(result["now"]["gradient"]) == 2
 
 
 @pytest.mark.slow  # runs are trained and read back
@@ -224,9 +224,9 @@ def test_an_initialised_published_model_matches_its_config(tmp_path, capsys, kin
                 params[block][part]["out"]["kernel"] *= 1 / (2 * 2) ** 0.5
     folder = save_folder(tmp_path / kind, model, params, config)
     run(advise.main, ["--model", str(folder), "--length", "32", "--json"])
-    found = json.loads(capsys.readouterr().out)
-    now, plan = found["now"], found["predicted"]
-    assert found["length"] == 32 and "drawn at random" in found["notes"][1]
+    content = json.loads(capsys.readouterr().out)
+    now, plan = content["now"], content["predicted"]
+    assert content["length"] == 32 and "drawn at random" in content["notes"][1]
     np.testing.assert_allclose(now["cosine"], plan["cosine"], atol=0.05)
     np.testing.assert_allclose(now["keys"], plan["keys"], rtol=0.05)
     np.testing.assert_allclose(now["beta"], plan["beta"], rtol=0.1)
@@ -264,11 +264,11 @@ def tiny_text(folder):
 
 
 def test_unreadable_inputs_give_one_line_errors(gpt2, tmp_path, capsys, monkeypatch):
-    def refused(words, *flags):
+    def refused(message, *flags):
         with pytest.raises(SystemExit) as stop:
             run(advise.main, [*flags])
         error = capsys.readouterr().err
-        assert stop.value.code == 2 and error.count("\n") == 1 and words in error, error
+        assert stop.value.code == 2 and error.count("\n") == 1 and message in error, error
 
     def given(name, text):
         (tmp_path / name).write_text(text)
@@ -293,9 +293,9 @@ def test_unreadable_inputs_give_one_line_errors(gpt2, tmp_path, capsys, monkeypa
     refused("No such file", "--model", str(gpt2), "--tokens", str(tmp_path / "nowhere"))
     refused("leave out --layers, --solve", "--model", str(gpt2), "--layers", "3", "--solve", "beta")
     plain = tiny.save("llama", tmp_path / "plain", vocab=20)
-    words = tmp_path / "a.txt"
-    words.write_text("two words")
-    refused("this model has no tokenizer", "--model", str(plain), "--tokens", str(words))
+    message = tmp_path / "a.txt"
+    message.write_text("two words")
+    refused("this model has no tokenizer", "--model", str(plain), "--tokens", str(message))
 
     def gated(name, revision=None):
         raise UserError(f"{name} is gated: ask for access on huggingface.co and set HF_TOKEN.")
@@ -308,13 +308,13 @@ def test_unreadable_inputs_give_one_line_errors(gpt2, tmp_path, capsys, monkeypa
 def test_weights_that_are_not_finite_have_no_signal(gpt2, tmp_path, capsys):
     model, params, config = jaxformer.load(gpt2)
     params["block_1"]["mlp"]["in"]["bias"] = np.full(64, np.nan, np.float32)
-    words = ["--model", str(save_folder(tmp_path / "broken", model, params, config, gpt2))]
-    assert advise.main([*words, "--json"]) == 1
+    arguments = ["--model", str(save_folder(tmp_path / "broken", model, params, config, gpt2))]
+    assert advise.main([*arguments, "--json"]) == 1
     printed = capsys.readouterr()
-    found = json.loads(printed.out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    assert None not in found["now"]["keys"] and found["now"]["cosine"][2] is None
-    assert found["not_finite"][0] == "cosine of now from layer 2"
+    content = json.loads(printed.out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert None not in content["now"]["keys"] and content["now"]["cosine"][2] is None
+    assert content["not_finite"][0] == "cosine of now from layer 2"
     assert printed.err.startswith("error: expected finite activations and gradients, got nan")
     assert printed.err.count("\n") == 1
-    assert advise.main([*words, "--plot", str(tmp_path / "signal.png")]) == 1
+    assert advise.main([*arguments, "--plot", str(tmp_path / "signal.png")]) == 1
     assert "nan" not in capsys.readouterr().out and (tmp_path / "signal.png").exists()

@@ -32,8 +32,8 @@ def test_a_diagram_agrees_with_propagate(overlaps, activation):
     beta = BETA[: 3 if overlaps == "heuristic" else 4]
     block = Block(beta, 0.0, 1.0, *SIGMAS, activation)
     expected = np.asarray(critical_alpha(beta, block, 60, 128, 0.01, overlaps))
-    found = phase_diagram.critical_alpha(block, 60, 0.01, grid)
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    result = phase_diagram.critical_alpha(block, 60, 0.01, grid)
+    np.testing.assert_allclose(result, expected, rtol=1e-4)
 
 
 def test_alpha_c_can_be_infinite_or_zero():
@@ -49,13 +49,13 @@ def test_alpha_c_can_be_infinite_or_zero():
 def test_one_layer_of_attention(T):
     beta, rho = np.linspace(0, 8, 9)[:, None], np.linspace(0, 1, 7)[None]
     y_q, y_p = GridOverlaps(T)(beta, rho)
-    found = phase_map.cosine_from_overlaps(rho, y_q, y_p)
+    result = phase_map.cosine_from_overlaps(rho, y_q, y_p)
     np.testing.assert_allclose(
-        found, phase_map.attention_cosine(beta, rho, T), rtol=1e-5, atol=1e-7
+        result, phase_map.attention_cosine(beta, rho, T), rtol=1e-5, atol=1e-7
     )
     y_q, y_p = GridOverlaps(T, "limit")(beta, rho)
-    found = phase_map.cosine_from_overlaps(rho, y_q, y_p)
-    np.testing.assert_allclose(found, phase_map.attention_cosine(beta, rho), atol=1e-12)
+    result = phase_map.cosine_from_overlaps(rho, y_q, y_p)
+    np.testing.assert_allclose(result, phase_map.attention_cosine(beta, rho), atol=1e-12)
 
 
 def test_names_are_checked():
@@ -69,8 +69,8 @@ def test_names_are_checked():
 def test_the_headline_of_a_map_names_the_beta_of_its_number(top, shown):
     beta = np.linspace(0, top, 201)
     cosine = np.stack([beta, 0 * beta], 1)  # a cosine that is beta
-    found = phase_map._headline(64, beta, cosine)
-    assert f"64 orthogonal tokens at $\\beta={shown}$ only reach cosine {shown}" in found
+    result = phase_map._headline(64, beta, cosine)
+    assert f"64 orthogonal tokens at $\\beta={shown}$ only reach cosine {shown}" in result
 
 
 def test_the_commands_need_no_jax(tmp_path):
@@ -80,7 +80,7 @@ def test_the_commands_need_no_jax(tmp_path):
         "    main(['--points=5', '--length=64', f'--out={sys.argv[1]}/{main.__module__}.png'])\n"
         "assert not {'jax', 'scipy', 'flax'} & set(sys.modules)"
     )
-    words = [sys.executable, "-c", program, str(tmp_path)]
-    done = subprocess.run(words, capture_output=True)
+    arguments = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(arguments, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
     assert len([*tmp_path.glob("*.npz")]) == 2

@@ -38,8 +38,8 @@ def test_reference_critical_alpha():
         rows = [r for r in REFERENCE["alpha_crit"] if (r["T"], r["L"]) == (T, depth)]
         beta, epsilon, alpha = (np.array([r[k] for r in rows]) for k in ("beta", "eps", "alpha_c"))
         assert len(rows) > 2
-        found = signal.critical_alpha(beta, PAPER, depth, T, epsilon)
-        np.testing.assert_allclose(found, alpha, atol=2e-4)
+        result = signal.critical_alpha(beta, PAPER, depth, T, epsilon)
+        np.testing.assert_allclose(result, alpha, atol=2e-4)
 
 
 def test_reference_rest():
@@ -78,10 +78,12 @@ def test_tanh_fixed_points():
         sigma_w, sv2 = row["sigma_w"], row["sV2"]
         block = Block(0.0, 6.0, 1.0, sv2, sigma_w**2, 0.1, "tanh")
         end = float(signal.propagate(0.0, block, 200)[-1])
-        found = signal.fixed_points(block)
+        result = signal.fixed_points(block)
         if sigma_w == 1.0:
             assert end == pytest.approx(row["rho200"], abs=1e-6)
-            assert found.rho.tolist() == [1.0] and found.slope[0] == pytest.approx(0.932, abs=1e-3)
+            assert result.rho.tolist() == [1.0] and result.slope[0] == pytest.approx(
+                0.932, abs=1e-3
+            )
             continue
         # The reference's 64-point Gauss-Hermite rule is off by 2e-3 at sigma_w = 2.5: the same
         # rule gives its numbers, a dense rule ours.
@@ -90,8 +92,8 @@ def test_tanh_fixed_points():
         assert coarse == pytest.approx(row["fixed"], abs=1e-6)
         dense = tanh_fixed_point(*normal_nodes(241, 9.0), sigma_w, sv2)
         assert end == pytest.approx(dense, abs=1e-7)
-        assert found.rho[0] == pytest.approx(dense, abs=1e-7)
-        assert found.stable.tolist() == [True, False]
+        assert result.rho[0] == pytest.approx(dense, abs=1e-7)
+        assert result.stable.tolist() == [True, False]
 
 
 def test_any_activation():
@@ -113,9 +115,9 @@ def test_critical_alpha_is_the_threshold():
     alpha = signal.critical_alpha(1.0, PAPER, 24, 64, 0.05)
     end = signal.propagate(0.0, PAPER.replace(beta=1.0, alpha_sa=alpha), 24, 64)[-1]
     assert float(end) == pytest.approx(0.95, abs=1e-9)
-    found = lambda beta: signal.critical_alpha(beta, PAPER, 24, 64, 0.05)  # noqa: E731
-    secant = (found(1.0001) - found(0.9999)) / 2e-4
-    assert float(jax.jit(jax.grad(found))(1.0)) == pytest.approx(float(secant), rel=1e-5)
+    result = lambda beta: signal.critical_alpha(beta, PAPER, 24, 64, 0.05)  # noqa: E731
+    secant = (result(1.0001) - result(0.9999)) / 2e-4
+    assert float(jax.jit(jax.grad(result))(1.0)) == pytest.approx(float(secant), rel=1e-5)
     # No alpha helps without the MLP's residual, and in the entropy-collapsed phase none is needed.
     assert float(signal.critical_alpha(0.02, PAPER.replace(alpha_mlp=0.0), 60)) == np.inf
     assert float(signal.critical_alpha(2.5, PAPER, 2)) == 0

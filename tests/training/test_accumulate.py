@@ -36,8 +36,8 @@ def test_the_gradient_is_that_of_the_whole_batch(parts):
         return token_weighted(scores), probes
 
     expected = jax.value_and_grad(whole, has_aux=True)(trainable, frozen, batch)
-    found = jax.jit(in_parts(scores_of, parts))(trainable, frozen, batch)
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+    result = jax.jit(in_parts(scores_of, parts))(trainable, frozen, batch)
+    for a, b in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-7)
 
 

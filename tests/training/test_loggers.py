@@ -166,8 +166,8 @@ def test_wrong_flags_of_loggers_are_one_line(monkeypatch, capsys):
 
 
 def test_a_recipe_without_steps_has_no_profile(capsys, tmp_path):
-    words = ["--config=configs/mixit/sde_paths.py:scale=tiny", "--profile=0:1"]
-    assert run.main([*words, f"--workdir={tmp_path / 'run'}"]) == 2
+    arguments = ["--config=configs/mixit/sde_paths.py:scale=tiny", "--profile=0:1"]
+    assert run.main([*arguments, f"--workdir={tmp_path / 'run'}"]) == 2
     assert "--profile needs steps of training" in capsys.readouterr().err
 
 
@@ -176,8 +176,8 @@ def test_a_logger_gets_all_rows_of_a_run_and_the_profiler_leaves_a_trace(tmp_pat
     recording = RecordingLogger()
     monkeypatch.setitem(loggers.PACKAGES, "wandb", "json")
     monkeypatch.setitem(loggers.TRACKERS, "wandb", lambda folder, config: recording)
-    words = tiny(f"--workdir={tmp_path / 'run'}", "--track=wandb", "--profile=20:10")
-    assert run.main([*words]) == 0
+    arguments = tiny(f"--workdir={tmp_path / 'run'}", "--track=wandb", "--profile=20:10")
+    assert run.main([*arguments]) == 0
     rows = [row["step"] for row in Workdir(tmp_path / "run").rows()]
     assert recording.calls[:-1] == rows and "accuracy" in recording.calls[-1]
     assert [*(tmp_path / "run/profile").rglob("*.xplane.pb")]

@@ -128,9 +128,9 @@ def test_what_is_left_open_takes_the_devices_that_it_can_use(asked, shape, monke
         (dict(members=-1), "devices.members must be at least 1"),
     ],
 )
-def test_meshes_that_cannot_be(asked, words, monkeypatch):
+def test_meshes_that_cannot_be(asked, message, monkeypatch):
     eight(monkeypatch)
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=message):
         sharding.make_mesh(**asked)
 
 

@@ -34,8 +34,8 @@ def test_training_stops_after_validations_without_a_new_best_of_any_member():
         "a member has diverged": ([[3, 1], [2, None], [2, None], [2, None]], "loss", 3),
         "too few validations": ([[1.0], [2.0]], "loss", None),
     }
-    found = {name: stops_at(values, score) for name, (values, score, _) in cases.items()}
-    assert found == {name: expected for name, (*_, expected) in cases.items()}
+    result = {name: stops_at(values, score) for name, (values, score, _) in cases.items()}
+    assert result == {name: expected for name, (*_, expected) in cases.items()}
     assert stops_at([[1.0]] * 9, "loss", patience=0) is None
 
 

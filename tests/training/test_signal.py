@@ -38,13 +38,13 @@ def test_blocks_that_add_nothing_leave_the_signal_unchanged():
     model, tokens = network(), jnp.arange(24).reshape(3, 8) % 16
     params = model.init(jax.random.key(0), tokens)["params"]
     still = {p: x * (not p.endswith("kernel")) for p, x in flatten(params).items()}
-    found = jax.jit(lambda p: signal.by_layer(model, p, tokens))(unflatten(still))
+    result = jax.jit(lambda p: signal.by_layer(model, p, tokens))(unflatten(still))
     embedded = np.asarray(params["embed"]["embedding"])[np.asarray(tokens)]
-    np.testing.assert_allclose(found.cosine, np.full(3, cosine_of(embedded)), atol=1e-6)
+    np.testing.assert_allclose(result.cosine, np.full(3, cosine_of(embedded)), atol=1e-6)
     even = np.exp(np.log(np.arange(1, 9)).mean())
-    np.testing.assert_allclose(found.keys, np.full(2, even), rtol=1e-5)
-    np.testing.assert_allclose(found.beta, np.zeros(2), atol=1e-3)
-    np.testing.assert_allclose(found.gradient, np.ones(3), rtol=1e-6)
+    np.testing.assert_allclose(result.keys, np.full(2, even), rtol=1e-5)
+    np.testing.assert_allclose(result.beta, np.zeros(2), atol=1e-3)
+    np.testing.assert_allclose(result.gradient, np.ones(3), rtol=1e-6)
 
 
 def test_tokens_may_be_numpy_arrays():
@@ -58,7 +58,7 @@ def test_the_signal_of_a_random_encoder_equals_a_direct_computation():
     with jax.enable_x64(True):
         inputs = jax.random.normal(jax.random.key(0), (2, 5, 8), float)
         params = model.init(jax.random.key(1), inputs)["params"]
-        found = signal.by_layer(model, params, inputs)
+        result = signal.by_layer(model, params, inputs)
         names = ["block_0/before", "block_0/states", "block_0/attn/weights"]
         kept = jaxformer.capture.capture(model, params, inputs, names=names)
         first, last, rows = (np.asarray(kept[name]) for name in names)
@@ -70,24 +70,24 @@ def test_the_signal_of_a_random_encoder_equals_a_direct_computation():
             return jnp.sum(direction * jaxformer.capture.intervene(model, params, inputs, edits))
 
         slopes = jax.jacfwd(loss)(first)
-    np.testing.assert_allclose(found.cosine, [cosine_of(first), cosine_of(last)], rtol=1e-9)
+    np.testing.assert_allclose(result.cosine, [cosine_of(first), cosine_of(last)], rtol=1e-9)
     entropy = -(rows * np.log(rows)).sum(-1).mean()
-    np.testing.assert_allclose(found.keys, [np.exp(entropy)], rtol=1e-9)
+    np.testing.assert_allclose(result.keys, [np.exp(entropy)], rtol=1e-9)
     spread = np.log(rows).var(-1, ddof=1).mean()
-    np.testing.assert_allclose(found.beta, [(spread / np.log(5)) ** 0.5], rtol=1e-9)
+    np.testing.assert_allclose(result.beta, [(spread / np.log(5)) ** 0.5], rtol=1e-9)
     size = [np.sqrt(np.mean(np.square(d))) for d in (slopes, direction)]
-    np.testing.assert_allclose(found.gradient, [size[0] / size[1], 1], rtol=1e-6)
+    np.testing.assert_allclose(result.gradient, [size[0] / size[1], 1], rtol=1e-6)
 
 
 def test_models_without_a_signal_are_refused_in_one_line():
     tokens = jnp.zeros((2, 4), int)
     memory = recall(vocab_size=16, length=4, width=8)
-    for model, inputs, words in (
+    for model, inputs, message in (
         (network(mixer="mixit"), tokens, "needs softmax attention; Decoder has 'mixit'"),
         (network(), tokens[:, :1], "two tokens or more"),
         (memory, tokens, "Recall"),
     ):
-        with pytest.raises(UserError, match=words) as error:
+        with pytest.raises(UserError, match=message) as error:
             signal.check(model, inputs)
         assert "\n" not in str(error.value)
     with pytest.raises(UserError, match=r"train\.signal .* needs train\.eval_every"):
@@ -98,16 +98,16 @@ def test_values_outside_of_their_range_are_reported():
     good = dict(cosine=[1.0, 0.5, 0.9], keys=[20.0, 9.0], gradient=[500.0, 3.0, 1.0], length=64)
     assert ranges.outside(**good) == {}
     assert ranges.least_keys(16) == 4 and ranges.least_keys(128) == 8
-    for changes, what, words in (
+    for changes, what, message in (
         ({"cosine": [0, 0.995, 0.992]}, "tokens are alike", "0.9950 after block 0"),
         ({"keys": [9.0, 7.9]}, "queries see few keys", "7.90 keys in block 1; range: at least 8"),
         ({"gradient": [1, 0.009, 1.0]}, "gradients vanish", "0.009 of the last block's after bl"),
         ({"gradient": [1, 101.0, 1.0]}, "gradients explode", "101 of the last block's after blo"),
         ({"gradient": [1, float("nan"), 1.0]}, None, None),
     ):
-        found = ranges.outside(**good | changes)
-        assert list(found) == [what] * (what is not None)
-        assert what is None or words in found[what]
+        result = ranges.outside(**good | changes)
+        assert list(result) == [what] * (what is not None)
+        assert what is None or message in result[what]
 
 
 @pytest.fixture(scope="module")

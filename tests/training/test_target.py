@@ -114,13 +114,13 @@ def test_collectives_are_counted_with_their_loops_and_mapped_to_mesh_axes():
         "mesh['axis_0'=8] {'axis_0':(2)4}": ("fsdp",),
     }
     for groups, axes in axes_of_groups.items():
-        found = collectives(hlo.parse(PROGRAM.replace("REPLICAS", groups)), mesh)
-        gather = next(c for c in found if c.kind == "all-gather")
+        result = collectives(hlo.parse(PROGRAM.replace("REPLICAS", groups)), mesh)
+        gather = next(c for c in result if c.kind == "all-gather")
         n = {"data": 2, "fsdp": 4}[axes[0]]
         assert (gather.axes, gather.count) == (axes, 12), groups
         assert gather.array_bytes == 12 * n * 8 * 4 * 2
         assert gather.sent_bytes == 12 * (n - 1) * 8 * 4 * 2
-        (reduce,) = [c for c in found if c.kind == "all-reduce"]
+        (reduce,) = [c for c in result if c.kind == "all-reduce"]
         assert (reduce.axes, reduce.sent_bytes) == (("data", "fsdp"), 12 * 2 * 64 * 7 // 8)
     hosts = collectives(hlo.parse(PROGRAM.replace("REPLICAS", "{{0,4}}")), mesh, 4)
     assert all(c.crosses_hosts for c in hosts)

@@ -99,11 +99,11 @@ def losses(optimizer, learning_rate=1.0, model=None):
     examples = jax.vmap(TASK.example, in_axes=(0, None))(keys, 0)
     batch = jax.tree.map(lambda leaf: leaf[None], examples)
     state = create(init, EVERYTHING, tx, Population((1,), (learning_rate,)))
-    step, found = jax.jit(make_step(apply, TASK, tx)), []
+    step, result = jax.jit(make_step(apply, TASK, tx)), []
     for _ in range(STEPS):
         state, metrics = step(state, batch)
-        found.append(float(metrics["loss"][0]))
-    return np.array(found)
+        result.append(float(metrics["loss"][0]))
+    return np.array(result)
 
 
 def check_losses(name, optimizer, learning_rate):
@@ -133,14 +133,14 @@ class Reached(Exception):
 @pytest.fixture
 def setups(monkeypatch):
     """The setup of every call of `train`, none of which trains."""
-    found = []
+    result = []
 
     def stop(phases, *_, **__):
-        found.append(phases[0].setup)
+        result.append(phases[0].setup)
         raise Reached
 
     monkeypatch.setattr(api, "train_phases", stop)
-    return found
+    return result
 
 
 def call_train(**arguments):

@@ -59,9 +59,9 @@ def test_the_first_word_is_a_config_or_a_task(monkeypatch):
     ]
 
 
-@pytest.mark.parametrize("words", [["swep"], ["completion", "fish"]])
-def test_a_wrong_word_is_one_line_with_the_choices(words, capsys):
-    assert console.main(words) == 2
+@pytest.mark.parametrize("arguments", [["swep"], ["completion", "fish"]])
+def test_a_wrong_word_is_one_line_with_the_choices(arguments, capsys):
+    assert console.main(arguments) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1
 

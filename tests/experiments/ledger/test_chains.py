@@ -35,9 +35,9 @@ def judged(folder):
 
 def rewrite(file, **changed):
     """The record with other numbers, and a sum that agrees with them."""
-    held = json.loads(file.read_text()) | changed
-    held.pop("sum")
-    write_json(file, held | {"sum": validate_record.sum_of(held)})
+    content = json.loads(file.read_text()) | changed
+    content.pop("sum")
+    write_json(file, content | {"sum": validate_record.sum_of(content)})
 
 
 @pytest.fixture
@@ -73,8 +73,10 @@ def test_bad_chains_change_no_verdict(bad, folder):
     file.unlink()
     without, _ = judged(folder)
     shutil.copy(GOOD, folder)
-    found = json.loads((bad / "result.json").read_text())
-    rewrite(file, **{name: found[name] for name in ("metrics", "diagnostics", "trusted", "doubts")})
+    content = json.loads((bad / "result.json").read_text())
+    rewrite(
+        file, **{name: content[name] for name in ("metrics", "diagnostics", "trusted", "doubts")}
+    )
     rows, problems = judged(folder)
     assert not problems
     assert [row.findings for row in rows] == [row.findings for row in without]

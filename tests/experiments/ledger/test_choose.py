@@ -22,8 +22,8 @@ NAMES = ["Table 2, k-hop", "Table 2, retrieval", "Table 20", "Figure 1f"]
         ("", []),
     ],
 )
-def test_whole_words_come_before_letters(asked, found):
-    assert choose.names_beginning_with(NAMES, asked) == found
+def test_whole_words_come_before_letters(asked, expected):
+    assert choose.names_beginning_with(NAMES, asked) == expected
 
 
 def test_what_is_possible_begins_with_the_beginnings():

@@ -69,8 +69,8 @@ def test_a_rule_that_names_no_cell_of_its_item_is_said_when_the_papers_are_loade
     item = Item("Table 1", "claim.", {"standard": CELL, "mixit": CELL}, rules)
     with pytest.raises(UserError) as error:
         checked(Paper("p", "title", "source", (item,)))
-    words = "unknown cell in a rule of p Table 1: 'standrad'. Did you mean 'standard'?"
-    assert words in str(error.value) and "\n" not in str(error.value)
+    message = "unknown cell in a rule of p Table 1: 'standrad'. Did you mean 'standard'?"
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_rule_need_not_name_the_only_cell_of_its_item():
@@ -109,12 +109,12 @@ def test_a_rule_need_not_name_the_only_cell_of_its_item():
         (CELL._replace(overrides={"task.vocab": "8"}), above(of("a"), 0.5), "retrieval needs"),
     ],
 )
-def test_a_name_that_no_run_reports_is_said_when_the_papers_are_loaded(cell, rule, words):
+def test_a_name_that_no_run_reports_is_said_when_the_papers_are_loaded(cell, rule, message):
     for kind in ("rules", "checks"):
         item = Item("Table 1", "claim.", {"a": cell}, {"": above(of("a"), 0.5)})
         with pytest.raises(UserError) as error:
             checked(Paper("p", "title", "source", (item._replace(**{kind: {"A wins": rule}}),)))
-        assert words in str(error.value) and "\n" not in str(error.value)
+        assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_name_that_a_run_reports_is_known():
@@ -152,10 +152,10 @@ def test_the_records_have_the_numbers_that_the_rules_ask_for(real_rows):
 
 def record(mean, sem=0.0, baseline=0.5, seeds=(0, 1, 2), alarms=(), members=(), **changed):
     config = flags.to_dict(flags.load_config(CELL.config + ",scale=small")) | changed
-    held = made_up.record(CELL, mean, sem)
+    content = made_up.record(CELL, mean, sem)
     changed = {"config": config, "seeds": list(seeds), "baselines": {"guess": baseline}}
     changed |= {"alarms": [*alarms]} | ({"members": [*members]} if members else {})
-    return Record.from_json(held | changed)
+    return Record.from_json(content | changed)
 
 
 def verdict(rule, *records):

@@ -22,14 +22,14 @@ ROWS = [
 
 
 def test_curves_are_written_with_six_digits_and_read_back():
-    found = curves.of_rows(ROWS)
-    assert found["training"]["attention/1"] == [(20, [0.2, 0.4])]  # a column a member
-    text = curves.as_csv(found)
+    result = curves.of_rows(ROWS)
+    assert result["training"]["attention/1"] == [(20, [0.2, 0.4])]  # a column a member
+    text = curves.as_csv(result)
     head, *lines = text.splitlines()
     assert head == "step,split,metric,member 0,member 1"
     assert "10,training,loss,1.23457," in lines and "10,probes,p,0.5,1e-09" in lines
     read = curves.of_csv(text)
-    assert read["validation"] == found["validation"] and read["probes"] == found["probes"]
+    assert read["validation"] == result["validation"] and read["probes"] == result["probes"]
     assert read["training"]["loss"] == [(10, [1.23457, None]), (20, [1.0, 2.0])]
     assert curves.as_csv(read) == text and curves.as_csv({}) == ""
 
@@ -59,19 +59,19 @@ def test_arrays_are_written_by_rows_and_their_place_is_said(tmp_path):
     np.savez(tmp_path / "arrays.npz", **arrays)
     head, *lines = csv.reader(write.table(tmp_path / "arrays.npz").splitlines())
     assert head == ["array", "indices", "values"]
-    found = {(name, place): values for name, place, *values in lines}
-    assert found["names", "0:2:1"] == ["a, b", "c"] and found["tau", ""] == ["0.12346"]
-    assert found["steps", "0:2:1"] == ["0", "100000"]
-    assert len(found) == 3 + 5 * 5 + 6 * 4  # of a long array's first axis five entries
-    assert found["small", "5 3 0:50:1"][-1] == "1199"
-    row = found["deep", "3 1 0:50:3"]
+    result = {(name, place): values for name, place, *values in lines}
+    assert result["names", "0:2:1"] == ["a, b", "c"] and result["tau", ""] == ["0.12346"]
+    assert result["steps", "0:2:1"] == ["0", "100000"]
+    assert len(result) == 3 + 5 * 5 + 6 * 4  # of a long array's first axis five entries
+    assert result["small", "5 3 0:50:1"][-1] == "1199"
+    row = result["deep", "3 1 0:50:3"]
     np.testing.assert_allclose([*map(float, row)], arrays["deep"][3, 1, 0:50:3], rtol=1e-4)
 
 
 def test_a_record_is_compact_and_the_same_json():
-    held = made_up.RECORDS["a"] | {"rules": "a {b} [c]\n{", "empty": {}}
-    text = write.compact(held)
-    assert json.loads(text) == json.loads(json.dumps(held))
+    record = made_up.RECORDS["a"] | {"rules": "a {b} [c]\n{", "empty": {}}
+    text = write.compact(record)
+    assert json.loads(text) == json.loads(json.dumps(record))
     assert '"accuracy": { "mean": 0.97, "n": 2, "sem": 0.001 }' in text
 
 
@@ -95,8 +95,8 @@ def test_a_record_is_compact_and_the_same_json():
         ({"sum": "0" * 12}, "it was edited: its checksum differs"),
     ],
 )
-def test_what_is_wrong_with_a_record_is_one_line(change, words):
-    with pytest.raises(ValueError, match=words) as error:
+def test_what_is_wrong_with_a_record_is_one_line(change, message):
+    with pytest.raises(ValueError, match=message) as error:
         Record.from_json(made_up.RECORDS["a"] | change)
     assert "\n" not in str(error.value)
 
@@ -110,8 +110,10 @@ def test_seeds_do_not_tell_records_apart_and_a_run_has_one_name():
 
 
 def test_a_number_edited_by_hand_is_noticed(tmp_path):
-    held = json.loads(json.dumps(made_up.RECORDS["a"]))
-    (tmp_path / "a.json").write_text(write.compact(held | {"sum": validate_record.sum_of(held)}))
+    record = json.loads(json.dumps(made_up.RECORDS["a"]))
+    (tmp_path / "a.json").write_text(
+        write.compact(record | {"sum": validate_record.sum_of(record)})
+    )
     assert not read.load(tmp_path)[1]
     text = (tmp_path / "a.json").read_text().replace("0.97", "0.98")
     (tmp_path / "a.json").write_text(text)

@@ -249,5 +249,5 @@ def _reads(number):
     "mean, sem, words",
     [(0.9327, 0.047, "93.3 ± 4.7"), (0.9998, 0.0009, "99.98 ± 0.09"), (0.6, 0.27, "60 ± 27")],
 )
-def test_percent_has_the_digits_that_its_error_allows(mean, sem, words):
-    assert Number(mean, sem, 3).percent() == words
+def test_percent_has_the_digits_that_its_error_allows(mean, sem, expected):
+    assert Number(mean, sem, 3).percent() == expected

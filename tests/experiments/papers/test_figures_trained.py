@@ -29,15 +29,19 @@ def test_a_fit_in_a_figure_trains_in_float32_and_marks_divergence():
     constant = optim.schedule("constant", 3, 0)
     tx = optim.optimizer(partition, {"train": optim.SGD()}, 0.0, constant)
     with jax.enable_x64(True):
-        found = fitting.fitted(
+        result = fitting.fitted(
             model, task, partition, tx, rates=(0.1, 1e38), seed=3, n_seeds=2, steps=3, batch_size=2
         )
-    assert found.losses_RxSxT.shape == (2, 2, 3)
-    assert np.isfinite(found.losses_RxSxT[0]).all() and np.isnan(found.losses_RxSxT[1, :, -1]).all()
-    before, after = (p["block_0"]["attn"]["value"]["kernel"] for p in (found.initial, found.params))
+    assert result.losses_RxSxT.shape == (2, 2, 3)
+    assert (
+        np.isfinite(result.losses_RxSxT[0]).all() and np.isnan(result.losses_RxSxT[1, :, -1]).all()
+    )
+    before, after = (
+        p["block_0"]["attn"]["value"]["kernel"] for p in (result.initial, result.params)
+    )
     assert before.dtype == after.dtype == np.float32 and before.shape == (4, 4, 4)
     assert (before[:2] != after[:2]).any() and (before[0] == before[2]).all()  # seeds are paired
-    assert (found.initial["embed"]["embedding"] == found.params["embed"]["embedding"]).all()
+    assert (result.initial["embed"]["embedding"] == result.params["embed"]["embedding"]).all()
 
 
 def test_widths_keep_the_total_of_parameters():
@@ -77,11 +81,11 @@ def test_a_cell_that_diverges_at_every_rate_loses_only_itself(monkeypatch, capsy
     monkeypatch.setattr(allocation, "fitted", fit)
     given = {"text": "", "window": 8, "totals": (5000,), "multipliers": (0, 4, 16), "momentum": 0.9}
     training = Training((0.1, 0.3), 4, 20, 0, 2)
-    found = allocation.measure_allocation(**given, training=training)
+    measured = allocation.measure_allocation(**given, training=training)
     assert "mlp=0.73 diverges at every learning rate" in capsys.readouterr().out
-    gains = [name for name in found.metrics if name.startswith("gain/")]
-    assert gains == ["gain/total=5000/mlp=0.91"] and found.metrics[gains[0]].mean > 0
-    allocation.draw_allocation(found.arrays, (5000,), 20)
+    gains = [name for name in measured.metrics if name.startswith("gain/")]
+    assert gains == ["gain/total=5000/mlp=0.91"] and measured.metrics[gains[0]].mean > 0
+    allocation.draw_allocation(measured.arrays, (5000,), 20)
     lost += [0, 16]
     with pytest.raises(UserError, match="every cell diverges"):
         allocation.measure_allocation(**given, training=training)
@@ -134,10 +138,10 @@ def test_dimensions_count_the_directions_that_states_fill():
         ),
     ],
 )
-def test_a_figure_that_trains_ends_with_its_record(config, words, name, tmp_path, monkeypatch):
+def test_a_figure_that_trains_ends_with_its_record(config, arguments, name, tmp_path, monkeypatch):
     workdir = tmp_path / "run"
-    words = [f"--config=configs/{config}", *words]
-    drawing.measured_then_drawn(words, workdir, monkeypatch)
+    arguments = [f"--config=configs/{config}", *arguments]
+    drawing.measured_then_drawn(arguments, workdir, monkeypatch)
     metrics = json.loads((workdir / "result.json").read_text())["metrics"]
     assert name in metrics
     losses = [v["mean"] for metric, v in metrics.items() if metric.startswith("loss/")]

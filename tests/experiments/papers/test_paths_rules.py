@@ -216,9 +216,9 @@ def test_a_sampled_entry_is_compared_with_the_theory_of_its_width():
 
 def test_a_mean_over_splits_has_the_error_between_them():
     cells = [Number(x, 0.001, 2) for x in (0.01, 0.03, 0.02)]
-    found = mean_of(cells)
-    assert (found.mean, found.n) == (pytest.approx(0.02), 3)
-    assert found.sem == pytest.approx(0.01 / 3**0.5)  # and not .001 / sqrt(3)
+    result = mean_of(cells)
+    assert (result.mean, result.n) == (pytest.approx(0.02), 3)
+    assert result.sem == pytest.approx(0.01 / 3**0.5)  # and not .001 / sqrt(3)
     assert math.isnan(mean_of(cells[:1]).sem)
 
 
@@ -229,9 +229,9 @@ def test_what_order_parameters_share_beyond_their_diagonal():
     theory = np.stack([np.eye(4) * 2 + r @ r.T / 8 + blocks for r in root])
     learned = theory + 0.05 * rng.standard_normal((4, 4, 4))
     learned = (learned + learned.swapaxes(1, 2)) / 2
-    found = shared.resemblance(learned[0], theory[0], (2, 2))
-    assert all(found[name] > 0 for name in found), found
-    assert found["U_off_diagonal"] > 0.95 and found["U_signs"] >= 0.3
+    result = shared.resemblance(learned[0], theory[0], (2, 2))
+    assert all(result[name] > 0 for name in result), result
+    assert result["U_off_diagonal"] > 0.95 and result["U_signs"] >= 0.3
     trivial = shared.resemblance(np.eye(4) + 0.1 * root[1], np.eye(4), (2, 2))
     assert trivial["U_over_identity"] == pytest.approx(0)
     matched = shared.matched_minus_others(learned, theory)

@@ -192,8 +192,8 @@ def test_answers_of_a_batch_are_those_of_single_questions():
 
 @pytest.mark.slow  # a whole run of the command, twice
 def test_a_stopped_run_of_gsm8k_resumes(tmp_path, monkeypatch, capsys):
-    words = ["--config=configs/associations/gsm8k.py:model=phi3,scale=tiny"]
-    words += ["--config.figure.questions=2", f"--workdir={tmp_path / 'run'}"]
+    arguments = ["--config=configs/associations/gsm8k.py:model=phi3,scale=tiny"]
+    arguments += ["--config.figure.questions=2", f"--workdir={tmp_path / 'run'}"]
     answers, calls = gsm8k.answers, []
 
     def counted(*args):
@@ -203,8 +203,8 @@ def test_a_stopped_run_of_gsm8k_resumes(tmp_path, monkeypatch, capsys):
         return answers(*args)
 
     monkeypatch.setattr(gsm8k, "answers", counted)
-    assert main(words) == 130
-    assert main(words) == 0 and calls == [2, 2, 2]
+    assert main(arguments) == 130
+    assert main(arguments) == 0 and calls == [2, 2, 2]
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert set(result["metrics"]) == {"accuracy", "accuracy_cut", "accuracy_gain"}
     with pytest.raises(UserError, match="no file nowhere: download"):

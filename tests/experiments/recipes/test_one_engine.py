@@ -32,10 +32,10 @@ def test_recall_unfreezes_and_records_the_trained_share(tmp_path):
     assert 0.5 < result["metrics"]["trained_share"]["mean"] < 1
 
 
-@pytest.mark.parametrize("words", [TINY, RECALL], ids=["train", "recall"])
-def test_members_that_do_not_fit_are_refused(words, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("arguments", [TINY, RECALL], ids=["train", "recall"])
+def test_members_that_do_not_fit_are_refused(arguments, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("jaxformer.training.cost.memory.free_memory", lambda: 2**16)
-    assert main([*words, f"--workdir={tmp_path / 'run'}"]) == 2
+    assert main([*arguments, f"--workdir={tmp_path / 'run'}"]) == 2
     assert "a population of 1 needs about" in capsys.readouterr().err
 
 

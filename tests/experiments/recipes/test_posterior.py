@@ -42,11 +42,13 @@ def test_a_finished_run_has_a_complete_result(finished):
 
 
 def test_sampling_continues_until_the_effective_sample_size_is_reached(finished, tmp_path, capsys):
-    words = instead(TINY, "--config.posterior.least_ess=100", "--config.posterior.most_draws=1000")
-    assert main([*words, f"--workdir={tmp_path}/enough"]) in (0, FEW)
+    arguments = instead(
+        TINY, "--config.posterior.least_ess=100", "--config.posterior.most_draws=1000"
+    )
+    assert main([*arguments, f"--workdir={tmp_path}/enough"]) in (0, FEW)
     assert "goal 100" in capsys.readouterr().out
-    held, found = arrays(tmp_path / "enough"), (tmp_path / "enough/result.json").read_text()
-    diagnostics = json.loads(found)["diagnostics"]
+    held, result = arrays(tmp_path / "enough"), (tmp_path / "enough/result.json").read_text()
+    diagnostics = json.loads(result)["diagnostics"]
     assert 60 < len(held["U"]) == diagnostics["draws"] < 1000 and not len(held["U"]) % 60
     assert min(diagnostics[name] for name in ("ess", "ess_bulk", "ess_tail")) >= 100
     first = held["U"].reshape(2, -1, 4, 4)[:, :30]  # those of the run that stopped there
@@ -54,8 +56,10 @@ def test_sampling_continues_until_the_effective_sample_size_is_reached(finished,
 
 
 def test_sampling_ends_at_the_maximal_number_of_draws(tmp_path):
-    words = instead(TINY, "--config.posterior.least_ess=1e6", "--config.posterior.most_draws=130")
-    assert main([*words, f"--workdir={tmp_path}/most"]) == FEW
+    arguments = instead(
+        TINY, "--config.posterior.least_ess=1e6", "--config.posterior.most_draws=130"
+    )
+    assert main([*arguments, f"--workdir={tmp_path}/most"]) == FEW
     assert len(arrays(tmp_path / "most")["U"]) == 120
 
 

@@ -35,9 +35,9 @@ def test_every_fraction_is_laser_in_one_program():
         traced.append(1)
         return cut["a"]["kernel"]
 
-    found = surgery.truncations(params, "a", fractions, measure)
+    measured = surgery.truncations(params, "a", fractions, measure)
     assert len(traced) == 1
-    for cut, fraction in zip(found, fractions, strict=True):
+    for cut, fraction in zip(measured, fractions, strict=True):
         expected = surgery.laser(params, "a", fraction)["a"]["kernel"]
         # Of the largest entry: a cut matrix has entries that only rounding keeps from 0.
         np.testing.assert_allclose(cut, expected, rtol=0, atol=1e-6 * abs(expected).max())
@@ -97,8 +97,8 @@ def test_memories_are_scored_as_what_they_store():
     assert scores["recall_previous"] == 1
     rest = np.array([1.0] + [0.0] * 23)  # all but (q, q)
     expected = (3 - rest.mean()) / rest.std(), (0.25 - rest.mean()) / rest.std()
-    found = scores["induction_triggers"], scores["induction_others"]
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    result = scores["induction_triggers"], scores["induction_others"]
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
 def test_maps_show_the_first_averaged_member():
@@ -157,31 +157,31 @@ def test_the_sequence_shown_has_both_noise_and_another_ybar_than_the_trigger():
 @pytest.mark.slow
 def test_if_all_diverge_the_last_good_state_is_kept(tmp_path, capsys):
     workdir = tmp_path / "run"
-    words = [FINETUNE, *SIZES, "--config.train.log_every=1", f"--workdir={workdir}"]
+    arguments = [FINETUNE, *SIZES, "--config.train.log_every=1", f"--workdir={workdir}"]
     # Adam's steps grow with the rate: a few are finite, as float32 ends at 3e38.
-    assert main([*words, "--config.optim.learning_rate=(20.0,)"]) == 2
+    assert main([*arguments, "--config.optim.learning_rate=(20.0,)"]) == 2
     error = capsys.readouterr().err
     assert "error: the loss was not finite at step" in error and "Traceback" not in error
     assert not (workdir / "result.json").exists()
     with Checkpoints(workdir / "ckpt") as checkpoints:
-        found = checkpoints.restore()
-    assert found is not None and found.step > 0
-    assert all(np.isfinite(leaf).all() for leaf in found.arrays.values() if leaf.dtype.kind == "f")
+        result = checkpoints.restore()
+    assert result is not None and result.step > 0
+    assert all(np.isfinite(leaf).all() for leaf in result.arrays.values() if leaf.dtype.kind == "f")
 
 
 @pytest.mark.slow
 def test_killed_in_either_fit_the_run_ends_as_if_it_had_not_been(tmp_path, interrupted):
     sizes = (*SIZES, "--config.train.log_every=1", "--config.n_seeds=2", "--config.train.steps=25")
     workdir, whole = tmp_path / "killed", tmp_path / "whole"
-    words = [FINETUNE, *sizes, f"--workdir={workdir}"]
+    arguments = [FINETUNE, *sizes, f"--workdir={workdir}"]
 
-    stopped = interrupted(words, AFTER_ROWS, 5, signal.SIGTERM)  # on clean data
+    stopped = interrupted(arguments, AFTER_ROWS, 5, signal.SIGTERM)  # on clean data
     assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
-    killed = interrupted(words, WHILE_SAVING, 15, signal.SIGKILL)  # on noisy data
+    killed = interrupted(arguments, WHILE_SAVING, 15, signal.SIGKILL)  # on noisy data
     assert killed.returncode == -signal.SIGKILL and "resuming from step" in killed.stdout
     assert not (workdir / "result.json").exists()
-    assert main(words) == 0
-    assert main([*words[:-1], f"--workdir={whole}"]) == 0
+    assert main(arguments) == 0
+    assert main([*arguments[:-1], f"--workdir={whole}"]) == 0
     assert Workdir(workdir).rows() == Workdir(whole).rows()
     mine, other = (json.loads((d / "result.json").read_text()) for d in (workdir, whole))
     for name in ("metrics", "members", "steps", "baselines"):

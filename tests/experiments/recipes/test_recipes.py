@@ -13,8 +13,10 @@ SMALL = ("--config.model.width=16", "--config.model.mlp_width=64", "--config.dat
 
 @pytest.fixture
 def run(tmp_path):
-    def run(config, *words):
-        assert main([f"--config={config}", *SMALL, *words, f"--workdir={tmp_path / 'run'}"]) == 0
+    def run(config, *arguments):
+        assert (
+            main([f"--config={config}", *SMALL, *arguments, f"--workdir={tmp_path / 'run'}"]) == 0
+        )
         return json.loads((tmp_path / "run/result.json").read_text())
 
     return run
@@ -50,11 +52,11 @@ def test_measure_sees_frozen_attention_go_uniform(run):
 
 
 def test_parts_thaw_on_time_and_keep_their_moments(run, tmp_path):
-    words = ("--config.train.steps=40", "--config.optim.warmup=5", "--config.task.max_pairs=3")
+    arguments = ("--config.train.steps=40", "--config.optim.warmup=5", "--config.task.max_pairs=3")
     config = "configs/mixit/unfreezing.py:thaw=at_100"
     late = "--config.unfreeze=((20, (('.*/(query|key)/.*', 'late'), ('.*', 'train'))),)"
     small = ("--config.train.batch_size=8", "--config.task.vocab=16", "--config.model.layers=1")
-    result = run(config, *words, late, *small)
+    result = run(config, *arguments, late, *small)
     share = 1 - 0.5 * 2 * 16 * 16 / sum(result["parameters"].values())
     assert result["metrics"]["trained_share"]["mean"] == pytest.approx(share, rel=1e-6)
     assert result["parameters"]["late"] == 2 * 16 * 16 and "frozen" not in result["parameters"]
@@ -88,9 +90,13 @@ def test_wrong_unfreezing_schedules(tmp_path, capsys):
 @pytest.mark.slow  # test_configs.py builds them; retrieval is trained by the quick tests
 @pytest.mark.parametrize("task", ["addition", "dyck", "hops", "modular_addition"])
 def test_every_algorithmic_task_trains_beside_its_baselines(run, task):
-    words = ("--config.train.steps=20", "--config.optim.warmup=5", "--config.train.batch_size=16")
-    words += ("--config.model.layers=1",)
-    result = run(f"configs/mixit/{task}.py:variant=standard,scale=tiny", *words)
+    arguments = (
+        "--config.train.steps=20",
+        "--config.optim.warmup=5",
+        "--config.train.batch_size=16",
+    )
+    arguments += ("--config.model.layers=1",)
+    result = run(f"configs/mixit/{task}.py:variant=standard,scale=tiny", *arguments)
     assert result["metrics"]["loss"]["mean"] > 0 and result["steps"] == 20
     chance = {name: v for name, v in result["baselines"].items() if not name.endswith("_loss")}
     assert all(0 <= value <= 1 for value in chance.values()) and "unigram_loss" not in chance

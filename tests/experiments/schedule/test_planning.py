@@ -58,17 +58,17 @@ def record(cell, scale="small", seeds=3, accuracy=0.9, **changed):
 
 def plan(records=(), paper="all", only="", scale="small", seeds=0, seconds=lambda config: 10.0):
     items = planning.select_items(PAPERS, paper, only)
-    found = planning.plan_runs(items, list(records), scale, seeds, seconds)
-    return found, [str(run.cells[0]) for run in planning.order_runs(found, items)]
+    result = planning.plan_runs(items, list(records), scale, seeds, seconds)
+    return result, [str(run.cells[0]) for run in planning.order_runs(result, items)]
 
 
 def test_verdicts_that_lack_little_come_first_and_shared_runs_once():
-    found, names = plan()
+    result, names = plan()
     # Table 10 lacks one run, which is then one of the three of Table 1.
     assert names[0] == "one Table 1: c"
     assert set(names[1:3]) == {"one Table 1: a", "one Table 1: b"}
     assert names[3:] == ["one Table 10: d", "two Figure 1: extra"]
-    (shared,) = [run for run in found if len(run.cells) > 1]
+    (shared,) = [run for run in result if len(run.cells) > 1]
     assert tuple(map(str, shared.cells)) == ("one Table 1: c", "one Table 10: c")
 
 
@@ -102,8 +102,8 @@ def test_a_number_of_two_cells_lacks_both_runs(side):
     items = planning.select_items(papers, "p", "")
     expensive = {"mixit": 15.0, "random": 99.0}
     seconds = lambda config: expensive.get(config.arguments.variant, 10.0)  # noqa: E731
-    found = planning.plan_runs(items, [], "small", 0, seconds)
-    names = [str(run.cells[0]) for run in planning.order_runs(found, items)]
+    result = planning.plan_runs(items, [], "small", 0, seconds)
+    names = [str(run.cells[0]) for run in planning.order_runs(result, items)]
     # The one run of Table 10 takes less time than both of Table 5, though more than one of them.
     assert names == ["p Table 10: c", "p Table 5: a", "p Table 5: b", "p Table 10: d"]
 
@@ -113,8 +113,8 @@ def states(found):
 
 
 def test_recorded_runs_are_not_planned_again():
-    found, names = plan([record(A), record(C, "paper")], paper="one")
-    assert states(found) == {
+    result, names = plan([record(A), record(C, "paper")], paper="one")
+    assert states(result) == {
         "a": planning.DONE,
         "b": planning.MISSING,
         "c": planning.DONE,  # at the paper's scale, which is better
@@ -126,10 +126,10 @@ def test_recorded_runs_are_not_planned_again():
 
 def test_a_record_of_a_past_config_and_one_of_few_seeds_are_replaced():
     past = record(A, seed=5)
-    found, names = plan([past, record(C)], paper="one", seeds=4)
-    assert states(found)["a"] == planning.CHANGED and states(found)["c"] == planning.FEWER_SEEDS
+    result, names = plan([past, record(C)], paper="one", seeds=4)
+    assert states(result)["a"] == planning.CHANGED and states(result)["c"] == planning.FEWER_SEEDS
     assert names[-1] == "one Table 1: c"
-    by_name = {str(run.cells[0]): run for run in found}
+    by_name = {str(run.cells[0]): run for run in result}
     assert by_name["one Table 1: a"].replaces == (past,)
     assert by_name["one Table 1: c"].overrides == {"n_seeds": "4"}
     assert states(plan([record(C)], paper="one", seeds=3)[0])["c"] == planning.DONE
@@ -147,9 +147,9 @@ def test_a_missing_config_is_reported_and_the_rest_is_planned():
     lost = Item("Table 4", "x.", {"gone": Cell("configs/mixit/gone.py:variant=a"), "a": A})
     papers = {"p": Paper("p", "t", "s", (lost,))}
     items = planning.select_items(papers, "p", "")
-    found = planning.plan_runs(items, [], "small", 0, lambda config: 1.0)
-    assert states(found) == {"gone": planning.CONFIG_MISSING, "a": planning.MISSING}
-    assert [str(run.cells[0]) for run in planning.order_runs(found, items)] == ["p Table 4: a"]
+    result = planning.plan_runs(items, [], "small", 0, lambda config: 1.0)
+    assert states(result) == {"gone": planning.CONFIG_MISSING, "a": planning.MISSING}
+    assert [str(run.cells[0]) for run in planning.order_runs(result, items)] == ["p Table 4: a"]
 
 
 def test_table_1_is_not_table_10():

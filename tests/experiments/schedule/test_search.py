@@ -65,13 +65,13 @@ def test_a_search_finds_the_best_run_and_resumes(tmp_path, monkeypatch, capsys):
     from experiments.cli import flags
 
     code = STAND_IN.format(root=str(flags.ROOT))
-    words = [*SPACE, f"--workdir={tmp_path / 'broken'}", "--grid=model.heads=3,5"]
+    arguments = [*SPACE, f"--workdir={tmp_path / 'broken'}", "--grid=model.heads=3,5"]
     monkeypatch.setattr(launch, "PROGRAM", (sys.executable, "-c", "raise SystemExit(2)"))
-    assert sweep.main([*words, "--trials=3"]) == 1  # and it ends
+    assert sweep.main([*arguments, "--trials=3"]) == 1  # and it ends
     assert capsys.readouterr().out.count("failed: it printed nothing") == 3
     monkeypatch.setattr(launch, "PROGRAM", (sys.executable, "-c", code))
-    words = [*SPACE, f"--workdir={tmp_path}"]
-    assert sweep.main([*words, "--trials=6"]) == 0
+    arguments = [*SPACE, f"--workdir={tmp_path}"]
+    assert sweep.main([*arguments, "--trials=6"]) == 0
     args = Namespace(search="tpe", trials=8, workdir=tmp_path)
     config = CONFIG.removeprefix("--config=")
     space = search.search_space(
@@ -84,7 +84,7 @@ def test_a_search_finds_the_best_run_and_resumes(tmp_path, monkeypatch, capsys):
     study.study.ask()  # and one that was killed while it asked
     assert study.remaining_trials() == 1
     capsys.readouterr()
-    assert sweep.main([*words, "--trials=25", "--processes=2"]) == 0
+    assert sweep.main([*arguments, "--trials=25", "--processes=2"]) == 0
     out = capsys.readouterr().out
     assert f"trial {trial.number + 1} of 25" in out and "best memorization" in out
     storage = optuna.storages.JournalStorage(
@@ -94,7 +94,7 @@ def test_a_search_finds_the_best_run_and_resumes(tmp_path, monkeypatch, capsys):
     states = [t.state.name for t in study.trials if t.params]
     assert len(states) == 25 and set(states) == {"COMPLETE", "PRUNED"}
     assert study.best_value > 0.85
-    assert sweep.main([*words, "--trials=25"]) == 0
+    assert sweep.main([*arguments, "--trials=25"]) == 0
     assert "trial" not in capsys.readouterr().out.partition("best")[0]
-    assert sweep.main([*words, "--grid=seed=1,2"]) == 2
+    assert sweep.main([*arguments, "--grid=seed=1,2"]) == 2
     assert "holds another search" in capsys.readouterr().err

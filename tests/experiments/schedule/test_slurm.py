@@ -187,8 +187,8 @@ def test_a_workdir_that_a_batch_script_cannot_contain_is_refused(
     monkeypatch.setitem(sys.modules, "submitit", type(sys)("submitit"))
     for program in ("sbatch", "srun", "squeue", "scancel", "sinfo"):
         pretended(program, "exit 0")
-    words = ["--executor=slurm", "--file=configs/sweeps/tiny.toml"]
-    assert sweep.main([*words, f"--workdir={tmp_path}/w\ntouch pwned"]) == 2
+    arguments = ["--executor=slurm", "--file=configs/sweeps/tiny.toml"]
+    assert sweep.main([*arguments, f"--workdir={tmp_path}/w\ntouch pwned"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "of letters, digits and '._-', got" in error
     assert options.script_name("jaxformer-a b\ntouch é") == "jaxformer-a-b-touch--"

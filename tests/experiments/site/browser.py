@@ -36,12 +36,17 @@ def ask(text: str, probe: str, folder: Path, width: int = 1200) -> dict:
     outer = folder / "outer.html"
     frame = f'<iframe src="page.html" width="{width}" height="800" allow="clipboard-write">'
     outer.write_text(f"<title></title>{frame}</iframe>")
-    words = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'home'}"]
-    words += ["--allow-file-access-from-files", "--enable-logging=stderr"]
-    words += ["--virtual-time-budget=20000", "--dump-dom", outer.as_uri()]
-    done = subprocess.run([find(), *words], capture_output=True, text=True, timeout=120)
+    arguments = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={folder / 'home'}",
+    ]
+    arguments += ["--allow-file-access-from-files", "--enable-logging=stderr"]
+    arguments += ["--virtual-time-budget=20000", "--dump-dom", outer.as_uri()]
+    done = subprocess.run([find(), *arguments], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
-    found = json.loads(html.unescape(re.search(r"<title>({.*?})</title>", done.stdout)[1]))
-    assert "error" not in found, found
-    return found
+    match = json.loads(html.unescape(re.search(r"<title>({.*?})</title>", done.stdout)[1]))
+    assert "error" not in match, match
+    return match

@@ -102,18 +102,18 @@ def test_links_have_targets_and_nothing_is_wider_than_the_window(results, rows, 
     if drawn == "beside it":
         rows = [row for row in rows if "figure" not in row.item.name.lower()]
     text = page(rows, *read.load(results), "A title")
-    found = browser.ask(text, LINKS, tmp_path, width=400)
-    assert found["links"] >= len(rows) and found["images"] == 1
-    assert found["lost"] == found["broken"] == 0 and found["wide"] <= 0
+    result = browser.ask(text, LINKS, tmp_path, width=400)
+    assert result["links"] >= len(rows) and result["images"] == 1
+    assert result["lost"] == result["broken"] == 0 and result["wide"] <= 0
 
 
 def test_the_filters_show_the_selected_rows(made, rows, tmp_path):
-    found = browser.ask(made, FILTERS, tmp_path)
+    result = browser.ask(made, FILTERS, tmp_path)
     held = [row.item.name for row in rows if row.verdict == "held"]
-    assert not found["hidden"] and found["all"] == found["again"] == [r.item.name for r in rows]
-    assert found["held"] == held and 0 < len(held) < len(rows)
-    assert found["count"] == f"{len(held)} of {len(rows)} rows"
-    assert found["words"] == ["Figure 1"] and found["none"] == []
+    assert not result["hidden"] and result["all"] == result["again"] == [r.item.name for r in rows]
+    assert result["held"] == held and 0 < len(held) < len(rows)
+    assert result["count"] == f"{len(held)} of {len(rows)} rows"
+    assert result["words"] == ["Figure 1"] and result["none"] == []
 
 
 def test_a_finding_shows_the_figure_of_its_section(results, rows, tmp_path):
@@ -122,37 +122,37 @@ def test_a_finding_shows_the_figure_of_its_section(results, rows, tmp_path):
         Opening(made_up.PAPER, "So it is.", "", "", name, tables.name_of(named[name]))
         for name in ("Table 2", "Figure 2, the paths", "Table 6")
     ]
-    found = browser.ask(page(rows, *read.load(results), "A", openings=shown), CARDS, tmp_path)
-    assert (found["cards"], found["links"], found["drawn"], found["legends"]) == (3, 2, 2, 1)
-    assert found["told"] and found["n"] > 3
+    result = browser.ask(page(rows, *read.load(results), "A", openings=shown), CARDS, tmp_path)
+    assert (result["cards"], result["links"], result["drawn"], result["legends"]) == (3, 2, 2, 1)
+    assert result["told"] and result["n"] > 3
 
 
 def test_the_buttons_copy_a_command_and_save_a_table(made, rows, tmp_path):
-    found = browser.ask(made, BUTTONS, tmp_path)
-    assert found["copied"] == found["wanted"] and found["said"] == "copied"
-    assert found["name"] == found["asked"]
-    assert found["text"] in {tables.as_csv(row) for row in rows}
+    result = browser.ask(made, BUTTONS, tmp_path)
+    assert result["copied"] == result["wanted"] and result["said"] == "copied"
+    assert result["name"] == result["asked"]
+    assert result["text"] in {tables.as_csv(row) for row in rows}
 
 
 def test_an_explanation_is_drawn_once_when_it_is_opened(made, tmp_path):
     """A held rule's interval lies inside of what was asked for, a failed one's outside."""
-    found = browser.ask(made, WHY, tmp_path)["found"]
-    assert {one["before"] for one in found} == {0} and {one["drawn"] for one in found} == {1}
+    result = browser.ask(made, WHY, tmp_path)["found"]
+    assert {one["before"] for one in result} == {0} and {one["drawn"] for one in result} == {1}
     inside, outside = [], []
-    for one in found:
+    for one in result:
         (low, high), (begin, end) = one["edges"], one["interval"]
         inside.append(one["verdict"] == "why held" and low <= begin <= end <= high)
         outside.append("did-not-hold" in one["verdict"] and (end <= low or begin >= high))
         assert "cannot" in one["verdict"] or inside[-1] or outside[-1], one
     assert any(inside) and any(outside)
-    assert len({one["colour"] for one in found}) == len({one["verdict"] for one in found}) > 1
+    assert len({one["colour"] for one in result}) == len({one["verdict"] for one in result}) > 1
 
 
 @pytest.mark.slow
 def test_the_sliders_of_the_whole_page_move_its_sentences(tmp_path):
     assert report.main([f"--page={tmp_path / 'whole.html'}"]) == 0
-    found = browser.ask((tmp_path / "whole.html").read_text(), SLIDERS, tmp_path)
-    low, high = found["phase"]
+    result = browser.ask((tmp_path / "whole.html").read_text(), SLIDERS, tmp_path)
+    low, high = result["phase"]
     assert low.startswith("Collapsed") and high.startswith("Not collapsed")
-    narrow, wide = found["order"]
+    narrow, wide = result["order"]
     assert "the good path counts 18.60" in narrow and "the good path counts 1.06" in wide

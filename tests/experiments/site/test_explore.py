@@ -54,13 +54,13 @@ def test_the_browser_computes_what_the_theory_says():
 
 def test_the_shipped_order_parameter_agrees_with_the_records():
     """Also a guard: whoever changes the theory ships the table again."""
-    held = json.loads(explore.ORDER.read_text())
+    content = json.loads(explore.ORDER.read_text())
     file = next((ROOT / "results").glob("attention_paths-order_parameter-paper-*.json"))
     metrics = json.loads(file.read_text())["metrics"]
-    names, n = held["names"], len(held["names"])
+    names, n = content["names"], len(content["names"])
     upper = [(i, j) for i in range(n) for j in range(i, n)]
     for width in (10, 100, 1000):
-        row = held["U"][held["widths"].index(width)]
+        row = content["U"][content["widths"].index(width)]
         for value, (i, j) in zip(row, upper, strict=True):
             assert value == pytest.approx(
                 metrics[f"U/N={width}/{names[i]},{names[j]}"]["mean"], rel=2e-3, abs=2e-4
@@ -74,5 +74,5 @@ def test_the_shipped_order_parameter_agrees_with_the_records():
 def test_data_in_the_page_cannot_end_its_element():
     text = explore.embedded("x", {"a": "</script><script>alert(1)"})
     assert text.count("</script>") == 1 and "<script>alert" not in text
-    held = json.loads(text.partition(">")[2].rpartition("</script>")[0])
-    assert held == {"a": "</script><script>alert(1)"}
+    content = json.loads(text.partition(">")[2].rpartition("</script>")[0])
+    assert content == {"a": "</script><script>alert(1)"}

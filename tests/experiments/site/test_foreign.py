@@ -40,12 +40,12 @@ def test_a_stale_record_decides_nothing_and_is_named_everywhere(tmp_path):
         ({"schema": 99}, "schema 99"),
     ],
 )
-def test_an_unusable_record_is_named_and_the_page_is_still_made(tmp_path, change, words):
+def test_an_unusable_record_is_named_and_the_page_is_still_made(tmp_path, change, message):
     write_json(tmp_path / "a.json", made_up.RECORDS["a"] | change)
     write_json(tmp_path / "figure.json", made_up.RECORDS["figure"])
     (tmp_path / "figure.png").write_bytes(made_up.png()[:-20])
     records, problems = read.load(tmp_path)
-    assert len(records) == 1 and words in problems[0] and "figure is damaged" in problems[1]
+    assert len(records) == 1 and message in problems[0] and "figure is damaged" in problems[1]
     rows = ledger({"made_up": made_up.PAPER}, records)
     assert "a.json" in page(rows, records, problems, "A title")
 
@@ -101,23 +101,23 @@ def test_no_text_of_a_record_becomes_markup(tmp_path):
     """Every string and every name of a record, found by walking it, in one page."""
     count = 0
     for name in ("a", "figure"):
-        held = json.loads(dumps(made_up.RECORDS[name]))
-        for i, (path, is_name) in enumerate(strings(held)):
-            write_json(tmp_path / f"{name}{i}.json", changed(held, path, is_name))
+        record = json.loads(dumps(made_up.RECORDS[name]))
+        for i, (path, is_name) in enumerate(strings(record)):
+            write_json(tmp_path / f"{name}{i}.json", changed(record, path, is_name))
             count += 1
     (tmp_path / f"<script>{'b' * 9}.json").write_text("{}")
     assert count > 100
     records, problems = read.load(tmp_path)
     rows = ledger({"made_up": made_up.PAPER}, records)
     assert len(records) > 40 and len(problems) > 20  # some words are shown, some are refused
-    found = Reader(page(rows, records, problems, "A title", folder=tmp_path))
-    assert found.wrong == [] and "iframe" not in {tag for tag, _ in found.elements}
+    result = Reader(page(rows, records, problems, "A title", folder=tmp_path))
+    assert result.wrong == [] and "iframe" not in {tag for tag, _ in result.elements}
     ours = {Path(html.__file__).with_name(name).read_text() for name in html.SCRIPTS}
-    for tag, attributes, words in found.texts:  # what runs is ours alone
+    for tag, attributes, words in result.texts:  # what runs is ours alone
         assert tag != "script" or attributes.get("id") == "files" or "".join(words) in ours
-    assert not [name for _, held in found.elements for name in held if name.startswith("on")]
+    assert not [name for _, record in result.elements for name in record if name.startswith("on")]
     for name in ("src", "href", "srcset", "action", "poster"):
-        links = [link for link in found.of(name) if not link.startswith(("#", "data:"))]
+        links = [link for link in result.of(name) if not link.startswith(("#", "data:"))]
         assert not any(":" in link or link.startswith(("/", "\\")) for link in links), links
     text = results_pages.results(rows, records, problems)
     text += results_pages.paper_page(made_up.PAPER, rows, records)

@@ -11,12 +11,12 @@ CELL = Cell("configs/mixit/retrieval.py:variant=standard")
 
 def record(**scores):
     """A record with these scores: pairs_3_4=.5 is that of three and four pairs."""
-    held = made_up.record(CELL, 0.7)
+    content = made_up.record(CELL, 0.7)
     for name, mean in scores.items():
         kind, *numbers = name.split("_")
         value = {"mean": mean, "sem": 0.01, "n": 2}
-        held["metrics"][f"accuracy/{kind}={'-'.join(numbers)}"] = value
-    return Record.from_json(held)
+        content["metrics"][f"accuracy/{kind}={'-'.join(numbers)}"] = value
+    return Record.from_json(content)
 
 
 def row(**records):

@@ -272,8 +272,8 @@ def test_finished_runs_can_be_shown_without_the_records(finished, tmp_path, caps
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken/result.json").write_text("{")
     file = tmp_path / "page.html"
-    words = [f"--page={file}", f"--runs={finished}", f"--runs={tmp_path}", "--only-runs"]
-    assert report.main(words) == 0
+    arguments = [f"--page={file}", f"--runs={finished}", f"--runs={tmp_path}", "--only-runs"]
+    assert report.main(arguments) == 0
     text = file.read_text()
     assert "All numbers are of scale tiny" in text and "variant=frozen_qk,scale=tiny" in text
     assert "broken" in text[text.index('id="unusable"') :] and Reader(text).wrong == []
@@ -308,7 +308,7 @@ def test_a_page_without_records_says_that_there_is_none(tmp_path, monkeypatch, c
         (["--only="], "give --only=NAME, --page=FILE"),
     ],
 )
-def test_wrong_arguments_are_one_line(words, told, capsys):
-    assert report.main(words) == 2
+def test_wrong_arguments_are_one_line(arguments, told, capsys):
+    assert report.main(arguments) == 2
     error = capsys.readouterr().err
     assert told in error and error.count("\n") == 1

@@ -24,8 +24,8 @@ def test_attached_files_are_unpacked_unchanged():
     kept.save("a.tex", "\\begin")
     assert 'data-file="a&quot;b.csv" hidden>CSV<' in button
     text = re.fullmatch(r'<script type="text/plain" id="files">([\w+/=]+)</script>', kept.packed())
-    held = json.loads(gzip.decompress(base64.b64decode(text[1])))
-    assert held == {'a"b.csv': "x,</script>\n1,±\n", "a.tex": "\\begin"}
+    content = json.loads(gzip.decompress(base64.b64decode(text[1])))
+    assert content == {'a"b.csv': "x,</script>\n1,±\n", "a.tex": "\\begin"}
 
 
 def test_links_are_relative_to_the_page_and_only_to_files_that_are_there():
@@ -47,16 +47,16 @@ def test_a_page_outside_of_the_repository_names_no_path_of_the_machine(tmp_path)
     "file", ["/etc/passwd", "configs/../README.md", "javascript:alert(1)", "configs/none.py:x"]
 )
 def test_a_record_leads_to_configs_alone(file):
-    held = record()
-    object.__setattr__(held, "config_file", file)  # whatever somebody wrote
-    assert "href" not in Attachments(ROOT).config(held)
+    content = record()
+    object.__setattr__(content, "config_file", file)  # whatever somebody wrote
+    assert "href" not in Attachments(ROOT).config(content)
 
 
 def test_a_repository_with_an_address_is_linked_at_the_commit(monkeypatch):
     monkeypatch.setattr(attachments, "repository", lambda: "https://host/jaxformer")
-    found = Attachments().config(record())
+    result = Attachments().config(record())
     place = f"https://host/jaxformer/blob/{made_up.COMMIT[:7]}/configs/mixit/retrieval.py"
-    assert f'href="{place}"' in found
+    assert f'href="{place}"' in result
     assert f'href="https://host/jaxformer/commit/{made_up.COMMIT}"' in Attachments().commit(
         record()
     )

@@ -21,9 +21,9 @@ def test_tables_as_csv_and_latex(rows, tmp_path):
     names = {file.name for file in tmp_path.iterdir()}
     assert {"made-up-table-1.csv", "made-up-table-1.tex", "made-up-table-1-figure-1.csv"} <= names
     head, line = (tmp_path / "made-up-table-1.csv").read_text().splitlines()
-    found = dict(zip(head.split(","), line.split(","), strict=True))
-    assert found["measured"] == "0.97" and found["published"] == "0.5"
-    assert found["verdict"] == "held" and found["commit"] == made_up.COMMIT[:7]
+    result = dict(zip(head.split(","), line.split(","), strict=True))
+    assert result["measured"] == "0.97" and result["published"] == "0.5"
+    assert result["verdict"] == "held" and result["commit"] == made_up.COMMIT[:7]
     latex = (tmp_path / "made-up-figure-2-the-paths.tex").read_text()
     assert r"ks\_50\%/tau=1 & - & 0.0333 $\pm$ 0.0010 & 2" in latex
     body = [line for line in latex.splitlines() if line.endswith(r"\\")]
@@ -70,6 +70,6 @@ def test_pdflatex_prints_the_tables(rows, tmp_path):
     body = "".join(f"\\input{{{name}}}\n\n" for name in names)
     text = f"\\documentclass{{article}}\\begin{{document}}\n{body}\\end{{document}}\n"
     (tmp_path / "all.tex").write_text(text)
-    words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-draftmode", "all.tex"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, timeout=60)
+    arguments = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-draftmode", "all.tex"]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, timeout=60)
     assert done.returncode == 0, done.stdout[-800:]

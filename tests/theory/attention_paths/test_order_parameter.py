@@ -75,8 +75,8 @@ def test_gp_limit_of_the_reference(tiny):
     mean, variance = attention_paths.predict_at(np.eye(4), *args)
     np.testing.assert_allclose(mean[:3], golden["mean3"], rtol=1e-10)
     np.testing.assert_allclose(variance[:3], golden["var3"], rtol=1e-10)
-    found = jax.jit(lambda xi, y: energy(store_examples(xi), y, T, jnp.eye(4)))(*args[:2])
-    np.testing.assert_allclose(found, golden["energy"], rtol=1e-10)
+    result = jax.jit(lambda xi, y: energy(store_examples(xi), y, T, jnp.eye(4)))(*args[:2])
+    np.testing.assert_allclose(result, golden["energy"], rtol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -270,6 +270,6 @@ def test_vmap_over_widths_and_temperatures(tiny):
         return attention_paths.order_parameter(*args, width, temperature, ()).U[0, 0]
 
     widths, temperatures = np.array([5.0, 50.0]), np.array([0.01, 0.1])
-    found = jax.jit(jax.vmap(U))(widths, temperatures)
+    result = jax.jit(jax.vmap(U))(widths, temperatures)
     expected = [U(float(w), float(t)) for w, t in zip(widths, temperatures)]
-    np.testing.assert_allclose(found, expected, rtol=1e-8)
+    np.testing.assert_allclose(result, expected, rtol=1e-8)
