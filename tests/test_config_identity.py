@@ -63,12 +63,12 @@ def test_a_new_option_of_an_optimizer_moves_no_hash(monkeypatch):
 def test_labels_are_not_said_and_the_config_stays_whole():
     config = plain()
     whole = copy.deepcopy(config)
-    said = build.config_identity(config)
-    assert config == whole and "arguments" not in said
-    assert said["task"] == {"name": "retrieval"} and "devices" not in said
-    assert said["data"] == {"test_size": 4000, "split": "hash"}
-    assert said["train"] == {"target": 0.999}
-    assert said["optim"]["labels"] == {"train": {"name": "adamw", "weight_decay": 1e-3}}
+    identity = build.config_identity(config)
+    assert config == whole and "arguments" not in identity
+    assert identity["task"] == {"name": "retrieval"} and "devices" not in identity
+    assert identity["data"] == {"test_size": 4000, "split": "hash"}
+    assert identity["train"] == {"target": 0.999}
+    assert identity["optim"]["labels"] == {"train": {"name": "adamw", "weight_decay": 1e-3}}
     assert hash_of(config | {"arguments": {"scale": "other"}}) == hash_of(config)
     assert hash_of(plain(**{"devices.fsdp": "2"})) != hash_of(config)
 
@@ -76,11 +76,11 @@ def test_labels_are_not_said_and_the_config_stays_whole():
 def test_a_section_of_its_own_is_said_whole():
     oneshot = plain("configs/attention_paths/oneshot.py:scale=small")
     posterior = plain("configs/attention_paths/posterior.py:scale=small")
-    said = build.config_identity(oneshot) | {"task": build.config_identity(posterior)["task"]}
+    identity = build.config_identity(oneshot) | {"task": build.config_identity(posterior)["task"]}
     for name in ("data", "model", "bayes"):
         later = build.FIELDS_OFF.get(name, {})
-        assert said[name] == {n: v for n, v in oneshot[name].items() if n not in later}
-    assert said["task"] == posterior["task"]
+        assert identity[name] == {n: v for n, v in oneshot[name].items() if n not in later}
+    assert identity["task"] == posterior["task"]
 
 
 def test_a_later_field_of_a_section_without_a_class_moves_no_hash_while_it_is_off():
@@ -123,11 +123,11 @@ SECTIONS = st.fixed_dictionaries(
 @hypothesis.given(SECTIONS)
 @hypothesis.settings(derandomize=True, deadline=None, max_examples=50)
 def test_defaults_are_left_out_and_can_be_restored(section):
-    said = build._without_defaults(section, settings.TrainSettings)
-    assert said == {name: v for name, v in section.items() if v != FIELDS[name]}
-    assert build._without_defaults(said, settings.TrainSettings) == said
-    assert FIELDS | said == FIELDS | section
+    identity = build._without_defaults(section, settings.TrainSettings)
+    assert identity == {name: v for name, v in section.items() if v != FIELDS[name]}
+    assert build._without_defaults(identity, settings.TrainSettings) == identity
+    assert FIELDS | identity == FIELDS | section
     backwards = dict(reversed(section.items()))
     assert config_hash(build._without_defaults(backwards, settings.TrainSettings)) == config_hash(
-        said
+        identity
     )

@@ -33,7 +33,7 @@ def test_labels_counts_and_halves():
 
 
 @pytest.mark.parametrize(
-    "rules, words",
+    "rules, message",
     [
         ([], "at least one"),
         ([(".*/query/.*", "frozen")], "no rule covers 2 of 3 parameters, such as block_0/attn/val"),

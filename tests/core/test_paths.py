@@ -49,7 +49,7 @@ def test_replace_keeps_the_rest():
 
 
 @pytest.mark.parametrize(
-    "pattern, words",
+    "pattern, message",
     [
         ("block_0/mlp/im/kernel", "Did you mean 'block_0/mlp/in/kernel'"),
         (".*/kernl", "Did you mean 'kernel'"),

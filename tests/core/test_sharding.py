@@ -148,7 +148,7 @@ def test_rules_choose_by_path_and_skip_what_does_not_divide():
 
 
 @pytest.mark.parametrize(
-    "call, words",
+    "call, message",
     [
         (lambda: sharding.make_mesh(fsdp=3), "needs 3 devices, this machine has 1"),
         (lambda: sharding.make_mesh(tensor=0), "devices.tensor must be at least 1"),

@@ -44,8 +44,8 @@ def test_the_parts_together_are_the_text(file, tmp_path, kind):
     assert [tokens.part(p).bytes for p in ("train", "validation", "test")] == sizes
     total = len(TEXT.encode())
     assert abs(sizes[1] - total / 10) < 2000 and abs(sizes[2] - total / 10) < 2000
-    held = tokens.part("train")
-    ids = tokens.tokens(held.start, held.stop)
+    part = tokens.part("train")
+    ids = tokens.tokens(part.start, part.stop)
     assert tokens.bytes_of_token[ids].sum() == pytest.approx(sizes[0])
     assert (ids == tokens.end).sum() == 1 and ids[-1] == tokens.end
 
@@ -145,7 +145,7 @@ def test_damage_of_a_large_file_is_noticed_when_it_is_checked(file, tmp_path, mo
 
 
 @pytest.mark.parametrize(
-    "content, words",
+    "content, message",
     [
         (None, "there is no file"),
         (b"", "is empty"),

@@ -151,7 +151,7 @@ def test_a_folder_from_before_these_were_said_is_what_was_asked_for(rows, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "flags, words",
+    "flags, message",
     [
         (["--dataset=text:FILE", "--label=kind"], "plain text has no fields"),
         (["--dataset=text:FILE", "--text=words"], "plain text has no fields"),
@@ -165,7 +165,7 @@ def test_a_field_that_would_be_ignored_is_refused(file, tmp_path, capsys, flags,
 
 
 @pytest.mark.parametrize(
-    "names, words",
+    "names, message",
     [
         (["a.txt"], "exists and contains 'a.txt', not prepared tokens"),
         (["c", "b", "a", "d"], "exists and contains 'a', 'b', 'c' and 1 more, not prepared"),

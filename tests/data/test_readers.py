@@ -203,7 +203,7 @@ def test_a_line_without_an_end_is_refused_early(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "line, words",
+    "line, message",
     [
         (r'{"text": "a \ud800 b"}', r"line 2, byte 14: the text has half of a surrogate pair"),
         ('{"text": ' + "[" * 10**5, "line 2, byte 14: the JSON is nested too deeply"),

@@ -69,8 +69,8 @@ def test_a_sound_tokenizer_is_accepted_even_if_it_changes_case_and_accents(tmp_p
     steps.append(tokenizers.normalizers.Lowercase())
     model.normalizer = tokenizers.normalizers.Sequence(steps)
     words = ["Être", "ou", "NE", "pas"]
-    made = tokenizer.from_json(model.to_str(), "here")
-    round_trip.check_round_trip(made, "here", words)
+    tokenizer_read = tokenizer.from_json(model.to_str(), "here")
+    round_trip.check_round_trip(tokenizer_read, "here", words)
     assert prepared(model, tmp_path).part("train").bytes > 0
 
 
@@ -81,14 +81,14 @@ def test_a_tokenizer_without_an_end_is_stopped(monkeypatch):
 
 
 def test_text_that_cannot_be_encoded_later_is_one_line():
-    made = tokenizer.from_json(word_level().to_str(), "here")
+    tokenizer_read = tokenizer.from_json(word_level().to_str(), "here")
     with pytest.raises(UserError, match="cannot encode the text: WordLevel error: Missing"):
-        made.encode(["other words"])
+        tokenizer_read.encode(["other words"])
 
 
 def test_the_name_of_a_special_token_in_a_text_is_text():
-    made = tokenizer.from_json(json.dumps(json.loads(TRAINED.as_json())), "here")
-    for each in (TRAINED, made):
+    tokenizer_read = tokenizer.from_json(json.dumps(json.loads(TRAINED.as_json())), "here")
+    for each in (TRAINED, tokenizer_read):
         (tokens,) = each.encode(["say <|endoftext|> now"])
         assert each.end not in tokens and each.decode(tokens) == "say <|endoftext|> now"
 

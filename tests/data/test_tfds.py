@@ -61,9 +61,9 @@ class TinyGlyphs(tfds.core.GeneratorBasedBuilder):
 def test_pictures_become_classes_the_first_labels_first(tmp_path, monkeypatch):
     TinyGlyphs(data_dir=str(tmp_path), file_format="array_record").download_and_prepare()
     monkeypatch.setitem(images.PIXEL_MOMENTS, "tiny_glyphs", (0.9, 0.1))
-    held = images.load("tiny_glyphs", classes=2, per_class=3, size=12, prepared=str(tmp_path))
-    assert held.classes == ("0", "1")  # the first two that are read are 4 and 3
-    assert set(np.unique(held.pixels_CxKxSxS[1])) <= {10, 11, 12, 13, 14}
+    glyphs = images.load("tiny_glyphs", classes=2, per_class=3, size=12, prepared=str(tmp_path))
+    assert glyphs.classes == ("0", "1")  # the first two that are read are 4 and 3
+    assert set(np.unique(glyphs.pixels_CxKxSxS[1])) <= {10, 11, 12, 13, 14}
     whole = images.load("tiny_glyphs", size=12, prepared=str(tmp_path))
     assert whole.classes == tuple("01234") and whole.pixels_CxKxSxS.shape == (5, 5, 12, 12)
     (tmp_path / "elsewhere").mkdir()
@@ -114,7 +114,7 @@ def test_its_documents_and_classes_become_tokens(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "flags, words",
+    "flags, message",
     [
         (["--dataset=tfds:not_here"], "tfds:not_here is not prepared in"),
         (["--dataset=tfds:tiny_reviews", "--text=texts"], "has no field 'texts'. Did you mean"),
@@ -142,7 +142,7 @@ def test_a_part_of_a_data_set_is_no_data_set(folder, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "has_tensorflow, words",
+    "has_tensorflow, message",
     [
         (False, "Builders that need TensorFlow are not listed without it: pip install"),
         (True, "no builder 'mnits'. Did you mean 'mnist'? All are listed at"),

@@ -44,7 +44,7 @@ def test_training_is_deterministic_and_merges_what_is_frequent():
 
 
 @pytest.mark.parametrize(
-    "kind, words",
+    "kind, message",
     [
         ("bpe:many", "needs a vocabulary size, as in bpe:1024; got 'bpe:many'"),
         ("bpe:100", "must be at least 257, got 100"),

@@ -23,7 +23,7 @@ MINE = {"standard": (0.9, 0.92, 0.91), "frozen_qk": (0.81, 0.69, 0.6), "mixit": 
 MACHINE = {"versions": {"jax": "0.10.2"}, "device": "abacus", "clean": True, "commit": "1" * 40}
 
 
-def made(cell, accuracies, scale="small", **changed):
+def make_result(cell, accuracies, scale="small", **changed):
     """Returns the content of result.json of a run of a cell."""
     content = vars(record(cell, scale, len(accuracies))) | {"schema": SCHEMA}
     content["metrics"] = {"accuracy": json_value(over_seeds(accuracies))}
@@ -44,15 +44,19 @@ class FakeExecutor(pretended.FakeExecutor):
             config = launch.config_dict(job.config, job.overrides)
             arguments, folder = config["arguments"], Workdir(job.workdir)
             folder.path.mkdir(parents=True)
-            said = {"config": config, "config_hash": config_hash(build.config_identity(config))}
-            write_json(folder / "config.json", said | {"config_file": job.config})
+            identity = {"config": config, "config_hash": config_hash(build.config_identity(config))}
+            write_json(folder / "config.json", identity | {"config_file": job.config})
             if arguments["variant"] in self.stopping:
                 self.signal = signal.SIGINT
                 yield Outcome(job, 128 + signal.SIGTERM, 1.0, "stopped")
                 return
             cell = {"standard": A, "frozen_qk": B, "mixit": C}[arguments["variant"]]
             result = MINE[arguments["variant"]][: config["n_seeds"]]
-            mine = made(cell, result, arguments["scale"]) | said | {"overrides": job.overrides}
+            mine = (
+                make_result(cell, result, arguments["scale"])
+                | identity
+                | {"overrides": job.overrides}
+            )
             write_json(folder / "result.json", mine)
             yield Outcome(job, 0, 1.0, "")
 
@@ -65,7 +69,7 @@ def command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(running, "LocalExecutor", FakeExecutor)
     for cell, (name, found) in zip((A, B, C), RECORDED.items(), strict=True):
         changed = {"versions": {"jax": "0.9.0"}} if name == "mixit" else {}
-        write_json(tmp_path / f"results/{name}.json", made(cell, found, "small", **changed))
+        write_json(tmp_path / f"results/{name}.json", make_result(cell, found, "small", **changed))
 
     def command(*arguments, out=tmp_path / "mine"):
         code = reproduce.main(["--again", *arguments, f"--out={out}"], PAPERS)
@@ -165,7 +169,7 @@ def pair(mine, recorded):
     """The verdict of two runs of one metric, given as members' values or as a plain mean."""
 
     def as_record(values):
-        held = made(A, values)
+        held = make_result(A, values)
         if len(values) == 1 and values[0] > 1:  # a theory's number: no members, no error
             held |= {
                 "members": [],

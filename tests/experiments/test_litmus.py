@@ -43,7 +43,7 @@ def trained(**accuracies):
 
 
 @pytest.mark.parametrize(
-    "verdict, words, accuracies",
+    "verdict, message, accuracies",
     [
         (
             NEEDED,
@@ -201,13 +201,13 @@ def test_new_tasks_and_variants_need_no_second_list(monkeypatch, tmp_path):
     monkeypatch.setattr(flags, "config_files", lambda: files)
     monkeypatch.setitem(common.VARIANTS, "mine", common.VARIANTS["standard"])
     assert flags.training_configs("mixit") == known | {"own": str(tmp_path / "own.py")}
-    asked = Namespace(variants="standard,mixit,mine", scale="tiny", seeds=3, rates="")
-    jobs = litmus.jobs_of(asked, str(tmp_path / "own.py"), tmp_path)
+    args = Namespace(variants="standard,mixit,mine", scale="tiny", seeds=3, rates="")
+    jobs = litmus.jobs_of(args, str(tmp_path / "own.py"), tmp_path)
     assert [job.name for job in jobs.values()] == ["Standard", "MixiT", "Mine"]
 
 
 @pytest.mark.parametrize(
-    "words, message",
+    "arguments, message",
     [
         ([], "give --task=NAME, one of addition, "),
         (["--task=retrieval", "--config=x.py"], "give --task=NAME"),

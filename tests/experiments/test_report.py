@@ -62,10 +62,10 @@ def test_every_number_of_the_pages_has_a_record_with_a_commit(real_records, real
     metrics = [m for record in records for m in record.metrics.values()]
     known += [m["mean"] for m in metrics if m["mean"] is not None]
     for row in real_rows:  # means over cells, shares and gaps
-        asked = (*row.item.rules.values(), *row.item.checks.values())
+        rules_and_checks = (*row.item.rules.values(), *row.item.checks.values())
         known += [
             of_side(row, side)
-            for rule in asked
+            for rule in rules_and_checks
             for side in rule.sides
             if side.cell and {*side.cells} <= row.records.keys()
         ]
@@ -131,7 +131,7 @@ def test_a_changed_config_makes_a_record_stale(folder):
 
 
 @pytest.mark.parametrize(
-    "content, words",
+    "content, message",
     [("{", "Expecting"), ('{"schema": 1}', "schema 1, this version reads 2"), ("{}", "schema")],
 )
 def test_records_that_cannot_be_used_are_named_and_the_rest_is_shown(folder, content, message):

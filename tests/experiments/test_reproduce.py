@@ -33,28 +33,28 @@ class FakeExecutor(pretended.FakeExecutor):
 
     def run(self, jobs):
         for job in jobs:
-            held = launch.config_dict(job.config, job.overrides)
+            config = launch.config_dict(job.config, job.overrides)
             workdir = Workdir(job.workdir)
             workdir.path.mkdir(parents=True, exist_ok=True)
             config = {
-                "config": held,
-                "config_hash": config_hash(build.config_identity(held)),
+                "config": config,
+                "config_hash": config_hash(build.config_identity(config)),
                 "config_file": job.config,
             }
             write_json(workdir / "config.json", config)
-            if held["arguments"]["variant"] in self.stopping:
+            if config["arguments"]["variant"] in self.stopping:
                 self.signal = signal.SIGINT
                 (workdir / "metrics.jsonl").write_text('{"step": 750}\n')
                 yield Outcome(job, 128 + signal.SIGTERM, self.spent, "stopped")
                 return
-            if held["arguments"]["variant"] in self.failing:
+            if config["arguments"]["variant"] in self.failing:
                 yield Outcome(job, 2, self.spent, "no such data")
                 continue
             cell = Cell(job.config.removesuffix(",scale=small"))
-            made = vars(record(cell, seeds=held["n_seeds"]))
+            made = vars(record(cell, seeds=config["n_seeds"]))
             made |= {
-                "config": held,
-                "config_hash": config_hash(build.config_identity(held)),
+                "config": config,
+                "config_hash": config_hash(build.config_identity(config)),
                 "overrides": job.overrides,
             }
             write_json(workdir / "result.json", made)

@@ -95,7 +95,7 @@ def test_it_becomes_a_folder_of_its_own(trained, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words, said",
+    "arguments, message",
     [
         (
             ["--prompt=a line that is longer than the model"],

@@ -91,8 +91,8 @@ def test_without_a_request_a_point_costs_nothing():
     params = params_of("decoder")
     plain = jax.make_jaxpr(lambda p: DECODER.apply({"params": p}, TOKENS))(params)
     with Request().active():
-        asked = jax.make_jaxpr(lambda p: DECODER.apply({"params": p}, TOKENS))(params)
-    assert str(plain) == str(asked)
+        with_capture = jax.make_jaxpr(lambda p: DECODER.apply({"params": p}, TOKENS))(params)
+    assert str(plain) == str(with_capture)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -188,7 +188,7 @@ def test_places_within_places():
 
 
 @pytest.mark.parametrize(
-    "edits, words",
+    "edits, message",
     [
         ({"block_0/mlp/outputs": 0.0}, "matches no path. Did you mean 'block_0/mlp/output'"),
         ({"block_0/mlp/output": jnp.ones(3)}, r"must have the shape \(3, 5, 8\), got \(3,\)"),

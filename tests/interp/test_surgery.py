@@ -98,7 +98,7 @@ def test_half_precision_is_decomposed_in_float32():
 
 
 @pytest.mark.parametrize(
-    "pattern, fraction, words",
+    "pattern, fraction, message",
     [
         ("block_0/mlp", 1.5, r"in \[0, 1\], got 1.5"),
         ("block_0/mlp", (10, 5), r"in \[0, 1\], got \(10, 5\)"),

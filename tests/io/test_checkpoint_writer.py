@@ -140,7 +140,7 @@ def test_no_whole_checkpoint_is_an_error_not_a_new_start(saved):
 
 
 @pytest.mark.parametrize(
-    "other, words",
+    "other, message",
     [
         (state(0)._replace(opt_state=(jnp.float32(0),)), "has 'opt_state/1/mu', which this run"),
         (state(0)._replace(step=jnp.float32(0)), r"'step' as int32\[\], this run needs float32"),

@@ -129,7 +129,7 @@ def test_other_flags_of_xla_are_reported_when_a_run_resumes(run, capsys, monkeyp
 
 
 @pytest.mark.parametrize(
-    "edit, said",
+    "edit, message",
     [
         ({"config": {"optim": {"learning_rate": [0.2]}}}, r"learning_rate = \[0.2\] there"),
         ({"config_hash": "xyz"}, "its config_hash is 'xyz' instead of 'abc'"),

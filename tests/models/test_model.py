@@ -148,7 +148,7 @@ def test_a_model_that_ignores_positions_is_refused_with_both_shapes():
 
 
 @pytest.mark.parametrize(
-    "logits, targets, vocab_size, words",
+    "logits, targets, vocab_size, message",
     [
         ((8, 1, 12), (8, 1), 16, "was it built for a vocabulary of 12"),
         ((8, 16), (8, 1), 16, r"\(8, 1, 16\) .*, got \(8, 16\): see the protocol"),

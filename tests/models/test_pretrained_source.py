@@ -34,7 +34,7 @@ def test_wrong_values_of_any_field_raise_one_line(kind):
 
 
 @pytest.mark.parametrize(
-    "kind, words",
+    "kind, message",
     [
         ("GatedRepoError", "org/name is gated: request access on huggingface.co and set HF_TOKEN"),
         ("RepositoryNotFoundError", "'org/name' is neither a folder nor a model on the hub"),

@@ -72,9 +72,9 @@ def test_captures_are_equal(pair):
     """All addresses of the unscanned model, with its values."""
     plain, scanned, params = pair
     assert set(names(scanned, params, TOKENS)) == set(names(plain, params, TOKENS))
-    asked = ["block_[0-9]+/states", "block_1/attn/weights", "final"]
+    patterns = ["block_[0-9]+/states", "block_1/attn/weights", "final"]
     want, got = jax.jit(
-        lambda p: [capture(model, p, TOKENS, names=asked) for model in (plain, scanned)]
+        lambda p: [capture(model, p, TOKENS, names=patterns) for model in (plain, scanned)]
     )(params)
     assert set(got) == set(want)
     for name, value in want.items():

@@ -27,24 +27,24 @@ def parser(fields=False, word=None):
 
 
 def test_both_spellings_of_a_value():
-    for message in (["--paper=mixit", "--seeds=3"], ["--paper", "mixit", "--seeds", "3"]):
-        asked = parser().parse_args([*message, "--grid=a=1", "--grid", "b=2", "--dry-run"])
-        assert (asked.paper, asked.seeds, asked.dry_run) == ("mixit", 3, True)
-        assert asked.grid == ["a=1", "b=2"]
+    for arguments in (["--paper=mixit", "--seeds=3"], ["--paper", "mixit", "--seeds", "3"]):
+        args = parser().parse_args([*arguments, "--grid=a=1", "--grid", "b=2", "--dry-run"])
+        assert (args.paper, args.seeds, args.dry_run) == ("mixit", 3, True)
+        assert args.grid == ["a=1", "b=2"]
 
 
 def test_fields_are_gathered():
     words = ["--config.a.b=1", "--config.c", "(('.*', 'train'),)", "--config.d", "-1"]
-    asked = parser(fields=True).parse_args(words)
-    assert asked.fields == {"a.b": "1", "c": "(('.*', 'train'),)", "d": "-1"}
-    assert not [name for name in vars(asked) if name.startswith("--")]
+    args = parser(fields=True).parse_args(words)
+    assert args.fields == {"a.b": "1", "c": "(('.*', 'train'),)", "d": "-1"}
+    assert not [name for name in vars(args) if name.startswith("--")]
 
 
 def test_words_may_stand_between_flags():
     result = parser()
     result.add_argument("folders", nargs="*")
-    asked = result.parse_args(["a", "--paper", "x", "b", "--dry-run", "c"])
-    assert asked.folders == ["a", "b", "c"]
+    args = result.parse_args(["a", "--paper", "x", "b", "--dry-run", "c"])
+    assert args.folders == ["a", "b", "c"]
 
 
 def test_wrong_flags():
@@ -109,7 +109,7 @@ def test_a_command_returns_an_exit_code_and_prints_errors_in_one_line(capsys):
 
 
 @pytest.mark.parametrize(
-    "error, code, words",
+    "error, code, message",
     [
         (KeyboardInterrupt(), 130, "stopped by Ctrl-C."),
         (OSError(28, "No space left on device", "runs/x"), 2, "cannot use 'runs/x': No space left"),

@@ -53,16 +53,16 @@ def test_the_authors_do_not_score_the_first_answer_digit():
 def test_modular_addition_splits_its_pairs():
     task = ModularAddition(p=11)
     source = Source(task, jax.random.key(0), 30, 0, 20, 11)
-    held = source.heldout()
+    heldout = source.heldout()
     none = jnp.zeros(1, jnp.uint32)
     train = np.concatenate(
         [source.batch_at(jax.random.key(1), step, none).inputs for step in range(3)]
     )
-    parts = [train, held.test.inputs, held.validation.inputs]
+    parts = [train, heldout.test.inputs, heldout.validation.inputs]
     pairs = [tuple(row) for part in parts for row in np.asarray(part)]
     assert len(pairs) == 121 == len(set(pairs))
-    answers = np.asarray(held.test.targets)[:, 1]
-    np.testing.assert_array_equal(np.asarray(held.test.inputs).sum(1) % 11, answers)
+    answers = np.asarray(heldout.test.targets)[:, 1]
+    np.testing.assert_array_equal(np.asarray(heldout.test.inputs).sum(1) % 11, answers)
 
 
 def slow_hops(k, s):
@@ -150,7 +150,7 @@ def test_dyck_hard_strings_have_equal_counts_but_are_not_balanced():
 
 
 @pytest.mark.parametrize(
-    "make, words",
+    "make, message",
     [
         (lambda: DecimalAddition(digits=0), "digits of decimal addition must be at least 1"),
         (lambda: DecimalAddition(format="auhtors"), "Did you mean 'authors'"),

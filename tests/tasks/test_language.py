@@ -83,11 +83,11 @@ def test_every_row_is_visited_once_an_epoch_in_a_new_order():
 def test_held_out_sets_are_of_their_parts(folder):
     task = NextToken(tokens=folder, window=16)
     sizes = DataSettings(test_size=5, validation_size=10**6)
-    held = make_source(task, sizes, 4).heldout()
-    assert held.test.inputs.shape == (5, 16)
-    assert held.validation.inputs.shape == (task.count(VALIDATION), 16)
+    heldout = make_source(task, sizes, 4).heldout()
+    assert heldout.test.inputs.shape == (5, 16)
+    assert heldout.validation.inputs.shape == (task.count(VALIDATION), 16)
     text = part_of(task, TEST)
-    for row in np.asarray(held.test.inputs):
+    for row in np.asarray(heldout.test.inputs):
         assert any((text[i : i + 16] == row).all() for i in range(0, len(text) - 16, 16))
 
 
@@ -180,7 +180,7 @@ def test_masks_by_slow_python(masking):
 
 
 @pytest.mark.parametrize(
-    "fields, words",
+    "fields, message",
     [
         (
             dict(tokens="/nowhere", window=8),

@@ -44,7 +44,7 @@ def known_patches(task):
 def test_an_episode_is_two_labelled_images_and_another_of_one_of_them(batch):
     assert (TASK.length, TASK.dimension) == (12, 192) and batch.inputs.shape == (300, 12, 192)
     embedding = np.random.default_rng(0).standard_normal((3, 192))
-    table, asked, firsts = known_patches(TASK), [], []
+    table, is_first, firsts = known_patches(TASK), [], []
     for seen, target in zip(bare(TASK, batch.inputs)[:60], batch.targets[:60, 0]):
         result = [
             [
@@ -61,9 +61,9 @@ def test_an_episode_is_two_labelled_images_and_another_of_one_of_them(batch):
         answer = a if query[0] == one[0] else b
         assert query[0] in (one[0], other[0]) and target == answer
         assert query not in (one, other)
-        asked.append(query[0] == one[0])
+        is_first.append(query[0] == one[0])
         firsts.append(one[0])
-    assert 10 < sum(asked) < 50 and len(set(firsts)) == 6
+    assert 10 < sum(is_first) < 50 and len(set(firsts)) == 6
     assert 0.35 < batch.targets.mean() < 0.65
 
 

@@ -12,10 +12,10 @@ from jaxformer.tasks.ioi import SyntheticIOI
 from jaxformer.tasks.recall import Recall
 
 
-def batch(task, n=400, seed=0):
+def draw(task, n=400, seed=0):
     keys = jax.random.split(jax.random.key(seed), n)
-    made = jax.jit(jax.vmap(lambda key: task.example(key, 0)))(keys)
-    return jax.tree.map(np.asarray, made)
+    batch = jax.jit(jax.vmap(lambda key: task.example(key, 0)))(keys)
+    return jax.tree.map(np.asarray, batch)
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +34,9 @@ def test_alias_tables_hold_the_distribution():
 
 
 def test_transitions_are_the_bigrams_and_triggers_lead_to_ybar_or_noise(noisy):
-    task, made = noisy
+    task, batch = noisy
     q, tau = task.trigger_tokens, task.noise_token
-    before, after = made.inputs[:, :-1], made.inputs[:, 1:]
+    before, after = batch.inputs[:, :-1], batch.inputs[:, 1:]
     _, bigram = task.probabilities()
     for z in range(task.n_symbols):
         if z not in q:
@@ -55,19 +55,19 @@ def test_transitions_are_the_bigrams_and_triggers_lead_to_ybar_or_noise(noisy):
 
 
 def test_repeats_are_scored_and_their_targets_follow(noisy):
-    task, made = noisy
-    np.testing.assert_array_equal(made.inputs[:, 1:], made.targets[:, :-1])
+    task, batch = noisy
+    np.testing.assert_array_equal(batch.inputs[:, 1:], batch.targets[:, :-1])
     for row in range(50):
         seen = {q: 0 for q in task.trigger_tokens}
-        for t, z in enumerate(made.inputs[row]):
+        for t, z in enumerate(batch.inputs[row]):
             if z in seen:
                 seen[z] += 1
-            assert made.weights[row, t] == (z in seen and seen[z] >= 2)
+            assert batch.weights[row, t] == (z in seen and seen[z] >= 2)
 
 
 def test_alpha_0_and_1_and_the_last_position():
     task = Recall(n_symbols=6, context=12, alpha=1.0, scored="last", statistics="uniform")
-    noise = batch(task, 200)
+    noise = draw(task, 200)
     q = task.trigger_tokens[0]
     assert (noise.inputs[:, -1] == q).all() and (noise.targets[:, -1] == task.noise_token).all()
     assert (noise.weights.sum(1) == 1).all() and task.n_scored == 1
@@ -81,9 +81,9 @@ def test_alpha_0_and_1_and_the_last_position():
 def test_the_authors_noise_and_drawn_triggers():
     task = Recall(n_symbols=65, context=30, noise="!", drawn_triggers=5)
     assert task.vocab_size == 65 and task.noise_token == 2 and task.n_triggers == 5
-    made = batch(task, 300)
-    assert made.inputs.max() < 65
-    scored = made.inputs[made.weights > 0]
+    batch = draw(task, 300)
+    assert batch.inputs.max() < 65
+    scored = batch.inputs[batch.weights > 0]
     assert len(set(scored)) > 5  # other triggers in other sequences
     with pytest.raises(UserError, match="noise is one symbol or none, got 'an'"):
         Recall(n_symbols=65, context=30, noise="an")
@@ -92,16 +92,16 @@ def test_the_authors_noise_and_drawn_triggers():
 @pytest.mark.parametrize("reading", ["rarer", "more"])
 def test_synthetic_ioi(reading):
     task = SyntheticIOI(n_symbols=9, context=12, alpha=0.25, reading=reading)
-    made, q = batch(task, 2000), 8
-    noise = made.targets[:, -1] == task.noise_token
+    batch, q = draw(task, 2000), 8
+    noise = batch.targets[:, -1] == task.noise_token
     assert abs(noise.mean() - 0.25) < 4 * (0.1875 / 2000) ** 0.5
-    assert (made.inputs[:, -1] == q).all() and ((made.inputs == q).sum(1) == 4).all()
-    starts = np.array([np.flatnonzero(row == q)[:3] for row in made.inputs])
+    assert (batch.inputs[:, -1] == q).all() and ((batch.inputs == q).sum(1) == 4).all()
+    starts = np.array([np.flatnonzero(row == q)[:3] for row in batch.inputs])
     assert (np.diff(starts, axis=1) >= 2).all() and starts.max() == 12 - 3 and starts.min() == 0
-    counts = np.array([np.bincount(r[s + 1], minlength=9) for r, s in zip(made.inputs, starts)])
-    wanted = np.where(noise, 0, made.targets[:, -1])
+    counts = np.array([np.bincount(r[s + 1], minlength=9) for r, s in zip(batch.inputs, starts)])
+    expected = np.where(noise, 0, batch.targets[:, -1])
     times = 1 if reading == "rarer" else 2
-    assert (counts[np.arange(2000), wanted][~noise] == times).all()
+    assert (counts[np.arange(2000), expected][~noise] == times).all()
 
 
 def test_wrong_settings(tmp_path):

@@ -24,10 +24,10 @@ def rows(inputs):
 
 def test_a_stream_and_the_validation_set_avoid_the_test_set():
     source = Source(CROWDED, jax.random.key(0), 64, 0, 12, 12)
-    held = source.heldout()
-    test, validation = rows(held.test.inputs), rows(held.validation.inputs)
+    heldout = source.heldout()
+    test, validation = rows(heldout.test.inputs), rows(heldout.validation.inputs)
     assert not test & validation
-    batch_at = jax.jit(lambda step: source.batch_at(jax.random.key(1), step, held.fingerprints))
+    batch_at = jax.jit(lambda step: source.batch_at(jax.random.key(1), step, heldout.fingerprints))
     stream = rows(np.concatenate([batch_at(step).inputs for step in range(8)]))
     assert not stream & (test | validation)
     # The tripwire is real: without avoiding, the same stream does meet them.
@@ -53,37 +53,37 @@ def test_shuffled_visits_every_index_once_an_epoch(size, seed):
 def test_a_table_is_split_into_three_without_remainder(p, test_size, validation_size, seed):
     rest = p**2 - test_size - validation_size
     source = Source(ModularAddition(p), jax.random.key(seed), rest, 0, test_size, validation_size)
-    held = source.heldout()
-    train = jax.jit(lambda step: source.batch_at(jax.random.key(1), step, held.fingerprints))(0)
-    parts = [rows(part.inputs) for part in (train, held.test, held.validation)]
+    heldout = source.heldout()
+    train = jax.jit(lambda step: source.batch_at(jax.random.key(1), step, heldout.fingerprints))(0)
+    parts = [rows(part.inputs) for part in (train, heldout.test, heldout.validation)]
     assert [len(part) for part in parts] == [rest, test_size, validation_size]
     assert set.union(*parts) == {(a, b) for a in range(p) for b in range(p)}
 
 
 def test_a_finite_set_repeats_and_holds_no_held_out_example():
     source = Source(Retrieval(max_pairs=4, vocab=32), jax.random.key(0), 10, 30, 200, 100)
-    key, held = jax.random.key(1), source.heldout()
-    draw = jax.jit(lambda step: source.batch_at(key, step, held.fingerprints).inputs)
+    key, heldout = jax.random.key(1), source.heldout()
+    draw = jax.jit(lambda step: source.batch_at(key, step, heldout.fingerprints).inputs)
     epoch = [rows(draw(step)) for step in range(6)]
     first, second = set.union(*epoch[:3]), set.union(*epoch[3:])
     assert first == second and epoch[0] != epoch[3]
-    assert not first & (rows(held.test.inputs) | rows(held.validation.inputs))
-    assert np.asarray(source.unseen(key, held.test)).all()
+    assert not first & (rows(heldout.test.inputs) | rows(heldout.validation.inputs))
+    assert np.asarray(source.unseen(key, heldout.test)).all()
     # The tripwire is real: without avoiding, the same set does meet them.
     free = jax.jit(lambda step: source.batch_at(key, step, jnp.zeros(1, jnp.uint32)).inputs)
-    assert set.union(*[rows(free(step)) for step in range(3)]) & rows(held.test.inputs)
+    assert set.union(*[rows(free(step)) for step in range(3)]) & rows(heldout.test.inputs)
 
 
 def test_a_finite_set_knows_what_it_contains():
     """One pair has so few sequences that training must draw some of the test set."""
     source = Source(Retrieval(max_pairs=1, vocab=4), jax.random.key(0), 30, 30, 40, 5)
-    key, held = jax.random.key(1), source.heldout()
-    train = rows(jax.jit(source.batch_at)(key, 0, held.fingerprints).inputs)
-    unseen = np.asarray(source.unseen(key, held.test))
+    key, heldout = jax.random.key(1), source.heldout()
+    train = rows(jax.jit(source.batch_at)(key, 0, heldout.fingerprints).inputs)
+    unseen = np.asarray(source.unseen(key, heldout.test))
     assert not unseen.all()
-    for row, new in zip(np.asarray(held.test.inputs), unseen, strict=True):
+    for row, new in zip(np.asarray(heldout.test.inputs), unseen, strict=True):
         assert new == (tuple(row) not in train)
-    assert dataclasses.replace(source, train_size=0).unseen(key, held.test) is None
+    assert dataclasses.replace(source, train_size=0).unseen(key, heldout.test) is None
 
 
 def test_an_enumerated_task_trains_on_its_whole_table():

@@ -29,9 +29,9 @@ LENGTHS = {  # of the batch: what an example is counted by
 
 def sets(task, **settings):
     source = make_source(task, DataSettings(**SIZES, **settings), 1200)
-    held = source.heldout()
-    train = jax.jit(source.batch_at)(jax.random.key(5), jnp.int32(3), held.fingerprints)
-    return source, {"train": train, "validation": held.validation, "test": held.test}
+    heldout = source.heldout()
+    train = jax.jit(source.batch_at)(jax.random.key(5), jnp.int32(3), heldout.fingerprints)
+    return source, {"train": train, "validation": heldout.validation, "test": heldout.test}
 
 
 @pytest.fixture(scope="module", params=[pytest.param("dyck", marks=pytest.mark.slow), "retrieval"])
@@ -104,7 +104,7 @@ def test_a_finite_training_set_holds_no_held_out_example():
 
 
 @pytest.mark.parametrize(
-    "settings, words",
+    "settings, message",
     [
         (dict(split="hsah"), "unknown data.split 'hsah'. Did you mean 'hash'"),
         (dict(split="hash", test_share=0.0), "must be positive"),

@@ -105,7 +105,7 @@ def test_scored_positions_gathers_what_counts():
 
 
 @pytest.mark.parametrize(
-    "make, words",
+    "make, message",
     [
         (lambda: Retrieval(max_pairs=9, vocab=32), "1 <= max_pairs <= vocab / 4"),
         (lambda: Retrieval(format="papr"), "Did you mean 'paper'"),

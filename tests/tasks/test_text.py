@@ -161,7 +161,7 @@ SUMS = [1589, 1422, 116, 66]
 
 
 @pytest.mark.parametrize(
-    "content, words",
+    "content, message",
     [
         (None, "cannot read the text .* No such file"),
         (b"", "is empty"),

@@ -270,7 +270,7 @@ def test_unreadable_inputs_give_one_line_errors(gpt2, tmp_path, capsys, monkeypa
         error = capsys.readouterr().err
         assert stop.value.code == 2 and error.count("\n") == 1 and message in error, error
 
-    def given(name, text):
+    def file_flags(name, text):
         (tmp_path / name).write_text(text)
         return ("--model", str(gpt2), "--tokens", str(tmp_path / name))
 
@@ -285,11 +285,11 @@ def test_unreadable_inputs_give_one_line_errors(gpt2, tmp_path, capsys, monkeypa
     refused("a bert model lacks the field 'vocab_size'", "--model", str(bare))
     refused("is a published model, not a run", "--run", str(gpt2))
     refused("--length 65 is too long", "--model", str(gpt2), "--length", "65")
-    refused("a token must be in 0 to", *given("a", "3 99999 1"))
-    refused("a token must be in 0 to", *given("b", "3 -1 1"))
-    refused("must hold at least two tokens, got 0", *given("c", ""))
-    refused("must hold at least two tokens, got 1", *given("d", "7"))
-    refused("holds 3 tokens, --length asks for 9", *given("e", "1 2 3"), "--length", "9")
+    refused("a token must be in 0 to", *file_flags("a", "3 99999 1"))
+    refused("a token must be in 0 to", *file_flags("b", "3 -1 1"))
+    refused("must hold at least two tokens, got 0", *file_flags("c", ""))
+    refused("must hold at least two tokens, got 1", *file_flags("d", "7"))
+    refused("holds 3 tokens, --length asks for 9", *file_flags("e", "1 2 3"), "--length", "9")
     refused("No such file", "--model", str(gpt2), "--tokens", str(tmp_path / "nowhere"))
     refused("leave out --layers, --solve", "--model", str(gpt2), "--layers", "3", "--solve", "beta")
     plain = tiny.save("llama", tmp_path / "plain", vocab=20)

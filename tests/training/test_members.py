@@ -114,13 +114,13 @@ def eight(monkeypatch):
         (dict(batch_size=12, members=6, population=6), (6, 1, 1, 1)),
     ],
 )
-def test_what_is_left_open_takes_the_devices_that_it_can_use(asked, shape, monkeypatch):
+def test_what_is_left_open_takes_the_devices_that_it_can_use(sizes, shape, monkeypatch):
     eight(monkeypatch)
-    assert sharding.make_mesh(**asked) == shape
+    assert sharding.make_mesh(**sizes) == shape
 
 
 @pytest.mark.parametrize(
-    "asked, words",
+    "asked, message",
     [
         (dict(members=4, population=9), "members = 4 does not divide the population of 9"),
         (dict(members=4, population=9), "possible: 1, 3"),
@@ -128,10 +128,10 @@ def test_what_is_left_open_takes_the_devices_that_it_can_use(asked, shape, monke
         (dict(members=-1), "devices.members must be at least 1"),
     ],
 )
-def test_meshes_that_cannot_be(asked, message, monkeypatch):
+def test_meshes_that_cannot_be(sizes, message, monkeypatch):
     eight(monkeypatch)
     with pytest.raises(UserError, match=message):
-        sharding.make_mesh(**asked)
+        sharding.make_mesh(**sizes)
 
 
 def test_the_axis_of_members_is_cut_only_where_there_is_a_mesh_axis_for_it():

@@ -11,7 +11,7 @@ NAMES = ["Table 2, k-hop", "Table 2, retrieval", "Table 20", "Figure 1f"]
 
 
 @pytest.mark.parametrize(
-    "asked, found",
+    "beginning, expected",
     [
         ("Table 2", NAMES[:2]),
         ("table 2, RETR", NAMES[1:2]),
@@ -22,8 +22,8 @@ NAMES = ["Table 2, k-hop", "Table 2, retrieval", "Table 20", "Figure 1f"]
         ("", []),
     ],
 )
-def test_whole_words_come_before_letters(asked, expected):
-    assert choose.names_beginning_with(NAMES, asked) == expected
+def test_whole_words_come_before_letters(beginning, expected):
+    assert choose.names_beginning_with(NAMES, beginning) == expected
 
 
 def test_what_is_possible_begins_with_the_beginnings():
@@ -33,8 +33,8 @@ def test_what_is_possible_begins_with_the_beginnings():
 def test_a_table_that_is_not_there_gets_the_nearest_beginning():
     with pytest.raises(UserError, match=r"'Tabl 2'\. Did you mean 'Table 2'\?") as caught:
         planning.select_items(PAPERS, "mixit", "Tabl 2")
-    told = str(caught.value)
-    assert "Table 2; " in told and "Table 2, retrieval" not in told and len(told) < 400
+    message = str(caught.value)
+    assert "Table 2; " in message and "Table 2, retrieval" not in message and len(message) < 400
 
 
 def test_the_letters_that_the_manual_promises_are_enough():

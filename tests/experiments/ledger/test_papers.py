@@ -90,7 +90,7 @@ def test_a_rule_need_not_name_the_only_cell_of_its_item():
 
 
 @pytest.mark.parametrize(
-    "cell, rule, words",
+    "cell, rule, message",
     [
         (CELL, above(of("a", "acuracy"), 0.5), "metric in a rule of p Table 1, a: 'acuracy'. Did"),
         (CELL, above(of("a", "accuracy/pairs=9"), 0.5), "'accuracy/pairs=9'. Did you mean"),

@@ -76,7 +76,7 @@ def test_a_record_is_compact_and_the_same_json():
 
 
 @pytest.mark.parametrize(
-    "change, words",
+    "change, message",
     [
         ({"schema": 1}, "schema 1, this version reads 2"),
         ({"seeds": "0, 1"}, "'seeds' should be a list, it is '0, 1'"),

@@ -246,7 +246,7 @@ def _reads(number):
 
 
 @pytest.mark.parametrize(
-    "mean, sem, words",
+    "mean, sem, expected",
     [(0.9327, 0.047, "93.3 ± 4.7"), (0.9998, 0.0009, "99.98 ± 0.09"), (0.6, 0.27, "60 ± 27")],
 )
 def test_percent_has_the_digits_that_its_error_allows(mean, sem, expected):

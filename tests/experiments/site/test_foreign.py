@@ -33,7 +33,7 @@ def test_a_stale_record_decides_nothing_and_is_named_everywhere(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change, words",
+    "change, message",
     [
         ({"metrics": {"accuracy": 0.5}}, "its 'metrics' are damaged"),
         ({"seeds": "0, 1"}, "'seeds' should be a list"),

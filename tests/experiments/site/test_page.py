@@ -69,8 +69,8 @@ def test_the_seeds_that_a_row_asks_for_would_decide_it(rows):
     def needed(sem=0.001, row=row, **changed):
         return tables.seeds_needed(row._replace(findings=[judged(2, sem)], **changed))
 
-    asked, _ = needed()
-    assert judged(asked, 0.001 * (2 / asked) ** 0.5).verdict == NOT_HELD
+    n_seeds, _ = needed()
+    assert judged(n_seeds, 0.001 * (2 / n_seeds) ** 0.5).verdict == NOT_HELD
     assert needed(sem=0.02) == (0, "it needs more than 64 seeds")
     assert needed(sem=float("nan")) == (4, "")
     assert needed(verdict=NOT_HELD) == (0, "")
@@ -289,7 +289,7 @@ def test_a_page_without_records_says_that_there_is_none(tmp_path, monkeypatch, c
 
 
 @pytest.mark.parametrize(
-    "words, told",
+    "arguments, message",
     [
         (["--pag=x"], "Did you mean '--page'?"),
         (["--page"], "--page needs a value."),
@@ -308,7 +308,7 @@ def test_a_page_without_records_says_that_there_is_none(tmp_path, monkeypatch, c
         (["--only="], "give --only=NAME, --page=FILE"),
     ],
 )
-def test_wrong_arguments_are_one_line(arguments, told, capsys):
+def test_wrong_arguments_are_one_line(arguments, message, capsys):
     assert report.main(arguments) == 2
     error = capsys.readouterr().err
-    assert told in error and error.count("\n") == 1
+    assert message in error and error.count("\n") == 1
