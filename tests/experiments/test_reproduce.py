@@ -36,12 +36,12 @@ class FakeExecutor(pretended.FakeExecutor):
             config = launch.config_dict(job.config, job.overrides)
             workdir = Workdir(job.workdir)
             workdir.path.mkdir(parents=True, exist_ok=True)
-            config = {
+            identity = {
                 "config": config,
                 "config_hash": config_hash(build.config_identity(config)),
                 "config_file": job.config,
             }
-            write_json(workdir / "config.json", config)
+            write_json(workdir / "config.json", identity)
             if config["arguments"]["variant"] in self.stopping:
                 self.signal = signal.SIGINT
                 (workdir / "metrics.jsonl").write_text('{"step": 750}\n')

@@ -21,7 +21,7 @@ def draw(task, n=400, seed=0):
 @pytest.fixture(scope="module")
 def noisy():
     task = Recall(n_symbols=8, context=40, alpha=0.3, triggers=" e", exclude_triggers=True)
-    return task, batch(task, 2000)
+    return task, draw(task, 2000)
 
 
 def test_alias_tables_hold_the_distribution():
@@ -71,7 +71,7 @@ def test_alpha_0_and_1_and_the_last_position():
     q = task.trigger_tokens[0]
     assert (noise.inputs[:, -1] == q).all() and (noise.targets[:, -1] == task.noise_token).all()
     assert (noise.weights.sum(1) == 1).all() and task.n_scored == 1
-    clean = batch(dataclasses.replace(task, alpha=0.0), 200)
+    clean = draw(dataclasses.replace(task, alpha=0.0), 200)
     assert not (clean.inputs == task.noise_token).any()
     for inputs, targets in zip(clean.inputs, clean.targets, strict=True):
         assert len(set(targets[inputs == q][targets[inputs == q] != q])) <= 1

@@ -102,7 +102,7 @@ def eight(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "asked, shape",
+    "sizes, shape",
     [
         (dict(), (1, 8, 1, 1)),
         (dict(batch_size=12), (1, 6, 1, 1)),  # two devices have nothing to do
@@ -120,7 +120,7 @@ def test_what_is_left_open_takes_the_devices_that_it_can_use(sizes, shape, monke
 
 
 @pytest.mark.parametrize(
-    "asked, message",
+    "sizes, message",
     [
         (dict(members=4, population=9), "members = 4 does not divide the population of 9"),
         (dict(members=4, population=9), "possible: 1, 3"),
