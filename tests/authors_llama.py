@@ -1,4 +1,4 @@
-"""Makes authors_llama.json: what the authors' own Llama file computes, for test_agreement_authors.
+"""Writes authors_llama.json: the outputs of the authors' Llama file, for test_agreement_authors.
 
     git clone https://github.com/princeton-pli/MixiT && git -C MixiT checkout 22ce029
     pip install torch transformers==4.51.3          (later versions cannot import their file)
@@ -24,26 +24,26 @@ VARIANTS = ("standard", "frozen_qk", "frozen_mlp", "mixit", "random", "random_mi
 
 
 def formula(path: str, shape, spread: float = 0.4) -> np.ndarray:
-    """Numbers between -spread and spread that look random, the same everywhere."""
+    """Returns numbers between -spread and spread that look random and are equal on all machines."""
     place = np.arange(math.prod(shape))
     return spread * np.sin(1.0 + 1.7 * place + zlib.crc32(path.encode()) % 997).reshape(shape)
 
 
 def weight(path: str, shape) -> np.ndarray:
-    """The weight with this path; gains are near 1."""
+    """Returns the weight of a path; gains are near 1."""
     values = formula(path, shape)
     return 1 + 0.5 * values if path.endswith("scale") else values
 
 
 def noise(layer: int) -> tuple[np.ndarray, np.ndarray]:
-    """(heads, m, m) standard noise of a layer's mixing, and a number in [0, 1] a head."""
+    """Returns the normal noise of a layer's mixing, (heads, m, m), and a number for each head."""
     heads, m = SIZES["heads"], SIZES["length"]
     uniform = 0.5 + formula(f"uniform {layer}", (heads, 1, 1), 0.5)
     return formula(f"noise {layer}", (heads, m, m), 1.5), uniform
 
 
 def tokens() -> tuple[np.ndarray, np.ndarray]:
-    """Inputs and targets."""
+    """Returns inputs and targets."""
     shape = (SIZES["batch"], SIZES["length"])
     places = np.arange(math.prod(shape)).reshape(shape)
     return 7 * places % SIZES["vocab"], (5 * places + 3) % SIZES["vocab"]
@@ -70,7 +70,7 @@ OUTSIDE = {
 
 
 def path_of(name: str) -> str:
-    """Our path of one of their parameters."""
+    """Returns our path of one of the authors' parameters."""
     if name in OUTSIDE:
         return OUTSIDE[name]
     _, _, layer, rest = name.split(".", 3)
@@ -88,7 +88,7 @@ def trains(variant: str, path: str) -> bool:
 
 
 def make(llama, torch, variant: str, deep: bool):
-    """Their model with our weights, and its mixing matrices as their constructor made them."""
+    """Returns the authors' model with our weights, and the mixing matrices of its constructor."""
     fixed, layer = variant.endswith("mixit"), iter(range(SIZES["layers"]))
     drawn = {}
 
@@ -136,7 +136,7 @@ def make(llama, torch, variant: str, deep: bool):
 
 
 def step_of(torch, model) -> dict:
-    """The logits, and one step of what the Hugging Face trainer does at full learning rate."""
+    """Returns the logits, and one step of the Hugging Face trainer at the full learning rate."""
     inputs, targets = (torch.tensor(x) for x in tokens())
 
     def loss_of():

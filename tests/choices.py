@@ -8,7 +8,7 @@ from experiments.cli import flags
 
 
 def choices(file: str) -> dict[str, tuple[str, ...]]:
-    """The arguments of a config and their choices."""
+    """Returns the arguments of a config and their choices."""
     seen: list[dict[str, tuple[str, ...]]] = []
     parse = common.parse
 
@@ -22,7 +22,7 @@ def choices(file: str) -> dict[str, tuple[str, ...]]:
 
 
 def cells(file: str, **only: tuple[str, ...]) -> list[str]:
-    """ "FILE:variant=mixit,scale=tiny" for every choice; `only` narrows some of them down."""
+    """Returns "FILE:variant=mixit,scale=tiny" for every combination; `only` restricts arguments."""
     options = {name: only.get(name, values) for name, values in choices(file).items()}
     return [
         f"{file}:" + ",".join(f"{name}={value}" for name, value in zip(options, values))

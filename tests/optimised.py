@@ -1,4 +1,4 @@
-"""The default suite compiles without XLA's dearer passes (conftest.py); some tests want them."""
+"""Tests skip XLA's expensive optimisations (conftest.py); this context switches them on."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ import jax
 
 @contextlib.contextmanager
 def optimised():
-    """Programs compiled inside are the ones that users run."""
+    """Compiles programs inside it with the optimisations that users have."""
     jax.config.update("jax_disable_most_optimizations", False)
     try:
         yield

@@ -12,7 +12,7 @@ MAPS = {figure_style.AMOUNT, f"{figure_style.AMOUNT}_r", figure_style.SIGNED, "B
 
 
 def faults(figure: Any, is_headed: bool = False) -> list[str]:
-    """A line for each thing that is wrong; `is_headed`: it must say what was found."""
+    """Returns a line for each fault. With `is_headed` the figure must have a heading."""
     if figure.get_layout_engine() is not None:
         figure.draw_without_rendering()
     result = [*_fonts(figure), *_cut_off(figure), *_hidden(figure), *_images(figure)]
@@ -23,7 +23,7 @@ def faults(figure: Any, is_headed: bool = False) -> list[str]:
 
 
 def smallest_font(figure: Any) -> float:
-    """Points of the smallest letters where the figure is one column or two columns wide."""
+    """Returns the smallest font size in points, at a width of one or two columns."""
     width = figure.get_size_inches()[0]
     goal = (
         figure_style.COLUMN
@@ -41,7 +41,7 @@ def _fonts(figure) -> Iterator[str]:
 
 
 def _cut_off(figure) -> Iterator[str]:
-    """Words that stand outside of the figure."""
+    """Returns the texts that extend beyond the figure."""
     whole = figure.bbox
     for text in _texts(figure):
         box = text.get_window_extent()
@@ -51,7 +51,7 @@ def _cut_off(figure) -> Iterator[str]:
 
 
 def _hidden(figure) -> Iterator[str]:
-    """Curves and bars that a legend hides, in any panel."""
+    """Returns the curves and bars that a legend covers, in any panel."""
     panels = [axis for axis in figure.axes if axis.get_visible()]
     legends = [axis.get_legend() for axis in panels if axis.get_legend()] + figure.legends
     for box in (legend.get_window_extent() for legend in legends):
@@ -81,7 +81,7 @@ def _inside(places_Px2: np.ndarray, box, frame) -> np.ndarray:
 
 
 def _images(figure) -> Iterator[str]:
-    """An image has a colour bar that is named, or the colours and limits of one that has."""
+    """Returns images that have neither a labelled colour bar nor the scale of one that has."""
     images = [image for axis in figure.axes for image in axis.images]
     bars = [image for image in images if image.colorbar]
     known = {(image.get_cmap().name, image.get_clim()) for image in bars}
@@ -108,7 +108,7 @@ def _colours(figure) -> Iterator[str]:
 
 
 def _texts(figure) -> list[Any]:
-    """The words that are seen."""
+    """Returns the visible texts."""
     from matplotlib.text import Text
 
     outside = {
@@ -125,7 +125,7 @@ def _texts(figure) -> list[Any]:
 
 
 def _unseen(axis, one) -> list[Any]:
-    """The labels of ticks that lie outside of the axis, or are switched off."""
+    """Returns the tick labels that lie outside of the axis, or are switched off."""
     low, high = sorted(one.get_view_interval())
     gap = 1e-9 * (high - low)
     ticks = [*one.get_major_ticks(), *one.get_minor_ticks()]

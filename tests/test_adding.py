@@ -1,4 +1,4 @@
-"""docs/adding.md, followed to the letter in a copy of the tree."""
+"""Follows docs/adding.md to the letter in a copy of the tree."""
 
 import os
 import re
@@ -18,7 +18,7 @@ PAGE = (flags.ROOT / "docs/adding.md").read_text()
 
 
 def walks():
-    """{heading: its code blocks}, in the order of the page."""
+    """Returns {heading: its code blocks} in the order of the page."""
     result = {}
     for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]:
         heading, _, text = part.partition("\n")
@@ -38,7 +38,7 @@ LAST = [*WALKS][-1]
 
 
 def apply(block, root):
-    """Writes the file that a block is, or inserts its lines; (commands, Python) to run."""
+    """Writes a file or inserts the lines of a block; returns (commands, Python) to run."""
     head, _, body = block.partition("\n")
     commands = re.findall(r"^(?:python|make) .*$", block, re.MULTILINE)
     if not head.startswith("# ") or ".py" not in head:
@@ -63,7 +63,7 @@ def apply(block, root):
 
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory):
-    """followed(heading): a copy of the tree with the walks up to this one, and what to run then."""
+    """Returns followed(heading): a copy of the tree with the walks up to this one, and its code."""
     listed = ["git", "-C", str(flags.ROOT), "ls-files", "-co", "--exclude-standard"]
     known = subprocess.run(listed, capture_output=True, text=True).stdout.split("\n")[:-1]
 

@@ -1,4 +1,4 @@
-"""Our decoder with the authors' presets against the authors' own Llama file, in numbers.
+"""Our decoder with the authors' presets has the numbers of the authors' Llama file.
 
 authors_llama.json holds what their PyTorch code computes (tests/authors_llama.py made it): logits,
 and one step of AdamW with its clip, for each variant and for depth_alpha zero or not. What is left
@@ -27,7 +27,7 @@ SIZES = theirs.SIZES
 
 
 def built(variant, preset, **changed):
-    """(model, partition) of a preset, at the sizes of the fixture."""
+    """Returns (model, partition) of a preset, at the sizes of the fixture."""
     config = flags.load_config(f"configs/mixit/retrieval.py:variant={variant},preset={preset}")
     fields = {name: value for name, value in config.model.items() if name != "name"}
     fields |= {"width": SIZES["width"], "mlp_width": 4 * SIZES["width"], "heads": SIZES["heads"]}
@@ -38,7 +38,7 @@ def built(variant, preset, **changed):
 
 
 def parameters(model, preset):
-    """The parameters with the numbers of the formulas, and their mixing matrices."""
+    """Returns the parameters with the numbers of the formulas, and their mixing matrices."""
     shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), jnp.zeros((1, 1), int))["params"])
     values = {path: theirs.weight(path, leaf.shape) for path, leaf in flatten(shapes).items()}
     for path in values:

@@ -14,7 +14,7 @@ def float64():
 
 
 def ks(x, y) -> float:
-    """Kolmogorov-Smirnov distance of two samples."""
+    """Returns the Kolmogorov-Smirnov distance of two samples."""
     from scipy.stats import ks_2samp
 
     return float(ks_2samp(np.asarray(x), np.asarray(y)).statistic)
@@ -60,7 +60,7 @@ def test_a_network_built_from_the_models_lines_agrees():
 
 
 def test_the_printed_variance_blows_up():
-    """1/sqrt(n m), as printed, is not in the scaling of the SDE: log-trace grows with depth."""
+    """The printed 1/sqrt(n m) is not the scaling of the SDE: log-trace grows with depth."""
     m, n = 8, 256
     nets, theory = (
         cs.measure(

@@ -19,7 +19,7 @@ def keys(n):
 
 
 def gap(measured, overlaps="exact"):
-    """Root mean square over depth of |mean - predicted|, and of the standard error, per field."""
+    """Returns the rms over depth of |mean - predicted| and of the standard error, by field."""
     n = len(measured.cosine)
     predicted = predict(BLOCK, DEPTH, T, overlaps=overlaps)
     rms = lambda x: float(np.sqrt(np.mean(x**2)))  # noqa: E731
@@ -59,7 +59,7 @@ def test_correlated_input_and_precision():
 
 
 def test_one_compiled_function_serves_all_strengths():
-    """A diagram has dozens of networks of one size; each pair of strengths is its own network."""
+    """A diagram has dozens of networks of one size, with different strengths."""
     sizes, compiled = (2, 8, 16), cast(Any, encoder._measure)._cache_size
     first = measure(keys(1), BLOCK, *sizes, dtype=np.float32)
     once = compiled()

@@ -31,7 +31,7 @@ KINDS = {
 
 
 def network(kind, width):
-    """Weights of variance 1/fan-in, scores of variance 1.44; W_O and W_2 a little smaller."""
+    """Returns weights of variance 1/fan-in, scores of variance 1.44, and smaller W_O and W_2."""
     one = width**-0.5
     scales = {"std_q": 1.2**0.5 * one, "std_k": 1.2**0.5 * one, "std_v": one, "std_1": one}
     scales |= {"std_o": 0.8 * one, "std_2": 0.8 * (4 * width) ** -0.5}

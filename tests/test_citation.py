@@ -1,4 +1,4 @@
-"""CITATION.cff is read by machines, and names the papers by the numbers that the ledger has."""
+"""CITATION.cff can be parsed, and its papers have the numbers of the ledger."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A record is known by what its config says: neither labels nor defaults move its hash."""
+"""The identity of a record is its config without labels and defaults."""
 
 import copy
 import dataclasses
@@ -26,7 +26,7 @@ def hash_of(config):
 
 
 def with_option(noun):
-    """The dataclass with one more option, which is off by default."""
+    """Returns the dataclass with one more option, which is off by default."""
     return dataclasses.make_dataclass(
         noun.__name__, [("new_option", bool, False)], bases=(noun,), frozen=True, kw_only=True
     )

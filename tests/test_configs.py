@@ -1,4 +1,4 @@
-"""Every config, with every choice of its arguments, is built and checked; nothing is compiled."""
+"""Every config builds with every choice of its arguments; nothing is compiled."""
 
 import itertools
 import re
@@ -40,7 +40,7 @@ def in_all_scales(files):
 
 
 def test_every_config_builds():
-    """The first or the last cell of each scale of every config; every tiny one of two configs."""
+    """Builds the first or last cell of each scale of every config, and all tiny ones of two."""
     assert not failures(build_config, in_all_scales(NAMES))
 
 
@@ -78,7 +78,7 @@ def build_config(file, scale, is_complete=False):
 
 
 def check_variant(config, built):
-    """It freezes what its name says, and the authors' preset has biases."""
+    """Checks that a variant freezes the parts it names, and that the authors' preset has biases."""
     shapes, labels = built.shapes(), config.arguments
     counts = built.partition.count(shapes)
     assert ("frozen" in counts) == (labels.variant != "standard") and counts["train"] > 0
@@ -94,7 +94,7 @@ def check_variant(config, built):
 
 
 def check_encoder(config, built):
-    """It trains everything, and its attention is watched."""
+    """Checks that an encoder trains everything and logs its attention entropy."""
     counts = built.partition.count(built.shapes())
     assert set(counts) == {"train"} and built.apply_with_probes is not None
     if config.arguments.scale == "tiny":

@@ -1,4 +1,4 @@
-"""The parts of the project that other people's records and papers depend on.
+"""The parts of the project on which records and papers of others depend.
 
 Claims (cells and the arithmetic of rules), verdicts with their numbers, and the options of every
 command are compared with `reference/contract.json`. A deliberate change writes that file again:

@@ -1,4 +1,4 @@
-"""The pages name what exists; the walks of docs/adding.md have tests of their own."""
+"""The pages name existing things; the walks of docs/adding.md have separate tests."""
 
 import re
 import shlex
@@ -27,7 +27,7 @@ def test_the_files_that_a_page_names_exist():
 
 @pytest.mark.slow  # test_commands.py has the example of the page
 def test_the_walk_of_the_signal_page(tmp_path, monkeypatch, capsys):
-    """Word for word: a config.json, what is wrong with it, the change, and the config changed."""
+    """Follows the page word for word: a config.json, its problem, and the changed config."""
     monkeypatch.chdir(tmp_path)
     page = PAGES["docs/signal.md"]
     config = re.search(r"```json\n(.*?)```", page, re.S)[1]

@@ -1,4 +1,4 @@
-"""Every number with an error in the pages and manuals of the papers is one of a record."""
+"""Every number with an error in the pages and manuals of the papers occurs in a record."""
 
 import re
 
@@ -40,7 +40,7 @@ FILES = [
 
 
 def numbers_of(records):
-    """The metrics of records, with the error of the seeds and with that of the test set in it."""
+    """Returns the metrics of records, with errors of the seeds and of the test set."""
     values = [(r, name, v) for r in records for name, v in r.metrics.items()]
     known = [(r, name, v) for r, name, v in values if v["mean"] is not None]
     whole = [record_number(v, r.members, name) for r, name, v in known]
@@ -73,7 +73,7 @@ def between(text: str, scale: float) -> tuple[float, float]:
 
 
 def is_one_of(metrics, mean: str, error: str, scale: float) -> bool:
-    """Is there a metric that rounds to this mean, whatever its sign, with this error?"""
+    """Returns whether a metric rounds to this mean, up to its sign, with this error."""
     low, high = between(mean, scale)
     least, most = between(error, scale)
     return any(
@@ -85,7 +85,7 @@ def is_one_of(metrics, mean: str, error: str, scale: float) -> bool:
 
 @pytest.fixture(scope="module")
 def metrics(real_records, real_rows):
-    """The numbers of records and the differences of rules, by the first part of their names."""
+    """Returns numbers of records and differences of rules, by the first part of their names."""
     numbers = {}
     for names in PAGES:
         records = [r for r in real_records if r.config["name"].startswith((*names.split(),))]

@@ -1,4 +1,4 @@
-"""The notebooks of examples/: every cell runs, and what the text claims is what the numbers say."""
+"""The notebooks of examples/: every cell runs, and the text agrees with the numbers."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Who joins a Slurm job: the tasks of one srun, and nobody else."""
+"""Only the tasks of one srun join a Slurm job as processes of one run."""
 
 import os
 import subprocess

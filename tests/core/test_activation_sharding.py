@@ -1,4 +1,4 @@
-"""Activations lie on the batch axes: seen in the traced program of each model."""
+"""Activations lie on the batch axes of the mesh, as the traced program of each model shows."""
 
 import jax
 import jax.numpy as jnp

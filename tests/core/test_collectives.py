@@ -94,7 +94,7 @@ def total(arrays, kind):
 
 
 def check(found, case):
-    """Checks that activations stay: gathered bytes are those of the parameters."""
+    """Checks that only parameters are gathered, and no activations."""
     arrays, parameters = found["arrays"], found["parameters"]
     assert not {"all-to-all", "collective-permute"} & arrays.keys(), (case, arrays)
     passes = 2.1 if case["set"].get("model.remat") else 1.1  # blocks are computed twice
@@ -130,7 +130,7 @@ def test_no_mesh_moves_activations_between_devices():
 
 @pytest.mark.slow
 def test_tensor_parallelism_adds_once_after_attention_and_once_after_the_mlp():
-    """Two forward passes that differ in one block differ in two sums of the residual stream."""
+    """Forward passes with one block more have two more sums of the residual stream."""
     evaluated = [
         {"mesh": TENSOR, "set": SMALL | {"model.layers": layers}, "evaluation": True}
         for layers in (2, 3)

@@ -1,4 +1,4 @@
-"""Communication of programs compiled for accelerators that are not here.
+"""Communication of programs compiled for accelerators that this machine lacks.
 
 The tests need libtpu (`pip install -e '.[tpu]'`) or the CUDA plugin of JAX (`.[cuda12]`).
 """

@@ -1,4 +1,4 @@
-"""The partition: total, no idle rules, the two halves make the whole."""
+"""The partition: each leaf has one label, each rule has an effect, the halves make the whole."""
 
 import re
 
@@ -63,7 +63,7 @@ def test_each_label_has_its_own_optimizer():
 @EXAMPLES
 @given(TREES, st.data())
 def test_the_first_rule_labels_and_the_halves_are_the_whole(tree, data):
-    """Some leaves have a rule of their own; one that comes again later says nothing; the rest."""
+    """Draws rules for single leaves, a repeated rule without effect, and one for all others."""
     shapes = paths.map_with_path(lambda path, _: np.zeros((len(path), 2)), tree)
     flat = paths.flatten(shapes)
     named = data.draw(st.lists(st.sampled_from([*flat]), unique=True, max_size=len(flat) - 1))

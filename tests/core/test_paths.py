@@ -1,4 +1,4 @@
-"""Addresses: flatten and back, whole-path matching, module prefixes, closest names."""
+"""Paths: flatten and unflatten, whole-path matching, module prefixes, closest names."""
 
 import re
 import time

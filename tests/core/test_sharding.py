@@ -1,4 +1,4 @@
-"""Devices: one device is the degenerate case; the same losses on every mesh of eight."""
+"""Training on meshes of devices: one device is a mesh of size 1; losses agree on all meshes."""
 
 import json
 import os
@@ -93,7 +93,7 @@ SHARES = {(2, 2, 2): 4, (8, 1, 1): 1, (1, 8, 1): 8, (1, 1, 8): 8}
 
 @pytest.fixture(scope="module", params=["mixed", pytest.param("alone", marks=pytest.mark.slow)])
 def meshes(request):
-    """Losses and bytes on meshes."""
+    """Returns losses and bytes by mesh."""
     chosen = [mesh for mesh in SHARES if (mesh == (2, 2, 2)) == (request.param == "mixed")]
     return on_eight_devices(f"MESHES = {[(1, 1, 1), *chosen]}" + TRAIN)
 
@@ -131,7 +131,7 @@ def test_losses_agree_with_one_device(meshes):
 
 @pytest.mark.slow  # a process of its own
 def test_a_published_model_is_read_and_written_by_shards(tmp_path):
-    """Each device reads its eighth of a matrix; logits and saved parameters are those of one."""
+    """Each of eight devices reads its part of a matrix; logits and saved parameters are equal."""
     result = on_eight_devices(LOAD, str(tmp_path / "model"))
     assert result["share"] == result["largest"] == 1 / 8
     assert result["gap"] < 1e-5 and result["same"]

@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def no_network(monkeypatch):
-    """Nothing answers; the list grows by each host that is looked up, and by each wait."""
+    """Blocks the network; returns a list that grows with each looked-up host and each wait."""
     seen = []
 
     def lost(host, *_, **__):

@@ -1,4 +1,4 @@
-"""Text to tokens and back, wherever it stops on the way; what is not text is one line."""
+"""Preparation of text: round trips, resuming after a stop anywhere, and errors for non-text."""
 
 import itertools
 import json
@@ -89,7 +89,7 @@ def test_a_preparation_that_is_stopped_goes_on_with_the_same_bytes(file, tmp_pat
 def test_a_preparation_that_stops_at_its_end_resumes_with_the_same_files(
     file, tmp_path, monkeypatch, name
 ):
-    """The file of classes is deleted at the end, and does not come back with zeros."""
+    """The file of classes is deleted at the end; resuming must not write it again with zeros."""
 
     def files(folder):
         prepared(file, folder)

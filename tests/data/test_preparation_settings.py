@@ -1,4 +1,4 @@
-"""Files at --out: a preparation resumes or refuses them, and never deletes a user's file."""
+"""Files in --out: a preparation resumes or refuses them, and never deletes a user's file."""
 
 import errno
 import json
@@ -25,7 +25,7 @@ def file(tmp_path):
 
 @pytest.fixture
 def rows(tmp_path):
-    """A folder of JSON lines with two fields of text and two of classes."""
+    """Writes JSON lines with two fields of text and two of classes."""
     folder = tmp_path / "rows"
     folder.mkdir()
     rows = [dict(text=f"a {i}", words=f"b {i}", label=i % 2, kind=i % 3) for i in range(2000)]
@@ -42,7 +42,7 @@ def ask(out, *flags: str) -> int:
 
 
 def stopped(monkeypatch, out, *flags: str) -> None:
-    """A preparation that is stopped after its third batch."""
+    """Returns the folder of a preparation that was stopped after its third batch."""
     shown = []
 
     def stop(line, text):
@@ -192,7 +192,7 @@ def test_out_may_be_an_empty_folder_and_is_no_file(file, tmp_path, capsys):
 def test_a_full_disk_is_named_and_the_same_command_goes_on(
     file, tmp_path, capsys, monkeypatch, number
 ):
-    """The file keeps what it could not write, and fails again when it is closed."""
+    """The stub fails again when the file is closed, because unwritten bytes stay in its buffer."""
     assert ask(tmp_path / "whole", f"--dataset=text:{file}") == 0
     opened = open
 

@@ -1,4 +1,4 @@
-"""Text of any writing becomes pieces; blank rows are no documents; a file's name says its part."""
+"""Readers: text in any script becomes pieces, blank rows are skipped, file names give parts."""
 
 import json
 
@@ -73,7 +73,7 @@ def test_a_line_that_is_a_document_is_never_cut(tmp_path):
 
 
 def test_only_a_line_break_ends_a_line(tmp_path):
-    """Not the signs at which `str.splitlines` cuts as well."""
+    """Other characters at which `str.splitlines` splits do not end a line."""
     lines = ["page\x0cbreak", "next\x85line", "para\u2028graph", "group\x1dsign", "cr\rinside"]
     path = tmp_path / "text.txt"
     path.write_bytes("\r\n".join([*lines, ""]).encode())

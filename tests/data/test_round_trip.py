@@ -1,4 +1,4 @@
-"""A loaded tokenizer that loses, multiplies or cannot encode text is refused before it is used."""
+"""A loaded tokenizer that loses, repeats or cannot encode text is refused before its first use."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A data set of TensorFlow Datasets is built here and read, without TensorFlow and a network."""
+"""A data set of TensorFlow Datasets is built and read without TensorFlow and without a network."""
 
 import sys
 import time
@@ -40,7 +40,7 @@ class TinyReviews(tfds.core.GeneratorBasedBuilder):
 
 
 class TinyGlyphs(tfds.core.GeneratorBasedBuilder):
-    """Five classes of small pictures, of which the highest label comes first."""
+    """Five classes of small pictures; the highest label comes first."""
 
     VERSION = tfds.core.Version("1.0.0")
 
@@ -72,7 +72,7 @@ def test_pictures_become_classes_the_first_labels_first(tmp_path, monkeypatch):
 
 
 class TinyAbsent(tfds.core.GeneratorBasedBuilder):
-    """A builder whose download, port 9 of this machine, does not answer."""
+    """A builder whose download server, port 9 of this machine, does not answer."""
 
     VERSION = tfds.core.Version("1.0.0")
     # Real builders register the addresses of their downloads as checksums.

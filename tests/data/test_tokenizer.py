@@ -1,4 +1,4 @@
-"""Tokenizers: every text comes back as it was, and the bytes of tokens are those of the text."""
+"""Tokenizers reproduce every text, and the bytes of its tokens add up to its size."""
 
 import numpy as np
 import pytest

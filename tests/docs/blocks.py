@@ -1,4 +1,4 @@
-"""The code of the pages: every block with its language and what its comment says of it.
+"""The code blocks of the pages, with their language and the comment that states their test.
 
 A comment just above a block says how it is tested; without one it is run as it stands.
 
@@ -22,7 +22,7 @@ COMMAND = re.compile(r"\s*(\$ )?(python|jaxformer|make|pip|source|srun|sbatch|gi
 
 
 class Block(NamedTuple):
-    """Lines of code in a page, and what is said of how they are tested."""
+    """Lines of code in a page, and the comment on how they are tested."""
 
     page: str
     line: int
@@ -35,7 +35,7 @@ class Block(NamedTuple):
         return f"{self.page}:{self.line}"
 
     def commands(self) -> list[str]:
-        """The lines that a shell would take, those that go on joined, without their comments."""
+        """Returns the lines for a shell, continued lines joined, without comments."""
         lines = re.sub(r"\\\n\s*", "", self.text).split("\n")
         if self.language == "console":
             lines = [line[2:] for line in lines if line.startswith("$ ")]
@@ -53,7 +53,7 @@ def pages() -> dict[str, str]:
 
 
 def of_page(name: str, text: str) -> list[Block]:
-    """All blocks of a page, fenced or indented, those inside of lists too."""
+    """Returns all blocks of a page, fenced or indented, also those inside lists."""
     result, said = [], {}
     for token in MarkdownIt("commonmark").enable("table").parse(text):
         if token.type == "html_block":
@@ -69,7 +69,7 @@ def of_page(name: str, text: str) -> list[Block]:
 
 
 def inline(text: str) -> list[str]:
-    """The commands in the sentences and tables of a page."""
+    """Returns the commands in the sentences and tables of a page."""
     tokens = MarkdownIt("commonmark").enable("table").parse(text)
     children = [child for token in tokens for child in token.children or []]
     codes = [child.content for child in children if child.type == "code_inline"]

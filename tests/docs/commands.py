@@ -1,4 +1,4 @@
-"""Is a command of a page understood? Its flags are parsed and its config is built; nothing runs."""
+"""Checks a command of a page: its flags are parsed and its config is built; nothing runs."""
 
 import importlib
 import os
@@ -20,11 +20,11 @@ SHELL = ("source", "printf", "cd", "eval")
 
 
 class Parsed(BaseException):
-    """The flags of a command are understood; what it does with them is not tried."""
+    """Raised once the flags of a command are parsed, so that the command does not run."""
 
 
 def check(line: str, monkeypatch) -> None:
-    """Raises what is wrong with a line for the shell."""
+    """Raises an error if a line for the shell is wrong."""
     words = shlex.split(line.partition(" > ")[0], comments=True)
     while re.match(r"[A-Z_]+=", words[0]):
         words.pop(0)

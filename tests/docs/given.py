@@ -4,7 +4,7 @@ from typing import Any
 
 
 def two_paths() -> dict[str, Any]:
-    """A problem of attention paths: 6 training and 2 new examples, 2 x 2 heads, 8 features."""
+    """Returns a problem of attention paths: 6 training and 2 test examples, 2 x 2 heads, n = 8."""
     import jax
     import numpy as np
 
@@ -16,7 +16,7 @@ def two_paths() -> dict[str, Any]:
 
 
 def two_tokens() -> dict[str, Any]:
-    """A covariance of two tokens and a key."""
+    """Returns a covariance of two tokens and a key."""
     import jax
     import numpy as np
 
@@ -24,7 +24,7 @@ def two_tokens() -> dict[str, Any]:
 
 
 def decoder() -> dict[str, Any]:
-    """A decoder as it begins, and four sequences."""
+    """Returns an initialised decoder and four sequences."""
     import jax
 
     from jaxformer.models import decoder

@@ -1,4 +1,4 @@
-"""Every block of code in README and docs is run, or says why not; every command is understood."""
+"""Every code block of README and docs runs or states why not; every command can be parsed."""
 
 import os
 import re
@@ -19,7 +19,7 @@ TIME = re.compile(r"\d[\d.]* (s|min|h|CPU s)\b|\d[\d.]* [KMG]iB")
 
 
 def is_run(block: Block) -> bool:
-    """Is it the business of this file?"""
+    """Returns whether this file runs the block."""
     return block.language in ("python", "sh", "console") and not block.said.keys() & {
         "needs",
         "tested",
@@ -31,7 +31,7 @@ def is_quick(block: Block) -> bool:
 
 
 def test_every_block_has_a_language_and_a_test():
-    """Checks also that another test names the page of a block that it runs."""
+    """A block that another test runs must name that test, and the test must name the page."""
     # The blocks of docs/adding.md are indented, as tests/test_adding.py reads them.
     blocks = [b for page in PAGES if page != "docs/adding.md" for b in BLOCKS[page]]
     for block in blocks:
@@ -45,7 +45,7 @@ def test_every_block_has_a_language_and_a_test():
 
 
 def test_the_commands_of_all_pages_are_understood(monkeypatch, capsys):
-    """Checks their files, targets, extras, flags, configs and fields, also in sentences."""
+    """Also checks files, targets, extras, configs and fields, and commands in sentences."""
     lines = [(page, line) for page in PAGES for line in inline(PAGES[page])]
     blocks = [block for page in PAGES for block in BLOCKS[page]]
     lines += [(block.place, line) for block in blocks for line in block.commands()]
@@ -64,7 +64,7 @@ QUICK_PAGES = [
 
 @pytest.mark.parametrize("page", QUICK_PAGES)
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
-    """From top to bottom in one namespace, as a notebook."""
+    """The blocks run from top to bottom in one namespace, as in a notebook."""
     monkeypatch.chdir(tmp_path)
     names = {}
     for block in filter(is_quick, BLOCKS[page]):
@@ -74,7 +74,7 @@ def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [name for name in PAGES if any(map(is_run, BLOCKS[name]))])
 def test_the_walk_of_a_page(page, tmp_path, monkeypatch):
-    """All its blocks, from top to bottom, in one folder; what is printed is what the page shows."""
+    """All blocks run in order in one folder, and print what the page shows."""
     monkeypatch.chdir(tmp_path)
     for name in ("experiments", "configs", "docs", "results", "Makefile"):
         (tmp_path / name).symlink_to(ROOT / name)
@@ -118,7 +118,7 @@ def shell(line: str, folder) -> str:
 
 
 def compare(block: Block, command: str, printed: str) -> None:
-    """The lines below a command are printed, in their order; times and memory may differ."""
+    """Checks that the lines below a command are printed in order; times and memory may differ."""
     text = re.sub(r"\\\n\s*", "", block.text)
     below = "\n" + text.partition(f"$ {command}\n")[2]
     shown = below.partition("\n$ ")[0].splitlines()

@@ -1,4 +1,4 @@
-"""The walks of docs/models.md on trained networks: what is printed is what the page shows."""
+"""The walks of docs/models.md on trained networks print what the page shows."""
 
 import contextlib
 import io

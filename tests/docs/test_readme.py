@@ -39,7 +39,7 @@ def test_the_clone_url_of_pyproject_is_shown():
 
 
 def test_a_verdict_is_that_of_its_row():
-    """A test of the report compares the results pages with the records."""
+    """The test of the report compares the result pages with the records."""
     matches = markdown.VERDICT.findall(TEXT + DETAILS)
     assert len(matches) >= 5
     for _, name, paper, _, _, verdict in matches:
@@ -65,7 +65,7 @@ def test_a_verdict_stands_beside_its_confirmation():
 
 
 def said_and_known(rows):
-    """(the sentences of a finding, the records of the rows that it links to, these rows) of each"""
+    """Returns (its sentences, the records of the linked rows, these rows) for each finding."""
     for finding in CARDS.split("\n### ")[1:] + FINDINGS.split("\n### ")[1:]:
         places = {(paper, anchor) for _, _, paper, anchor, *_ in markdown.VERDICT.findall(finding)}
         about = [row for row in rows if (row.paper.key, results_pages.anchor(row)) in places]
@@ -76,7 +76,7 @@ def said_and_known(rows):
 
 
 def numbers_in(tree):
-    """Every number of a config, also in its lists."""
+    """Returns every number of a config, also those in lists."""
     if isinstance(tree, dict):
         tree = [*tree.values()]
     if isinstance(tree, list | tuple):
@@ -85,7 +85,7 @@ def numbers_in(tree):
 
 
 def lost(text, records, about):
-    """The numbers of a text that neither its records, nor their configs, nor the paper have."""
+    """Returns the numbers of a text that no record, config or paper has."""
     metrics = numbers_of(records)
     missing = [
         f"{mean} ± {error}{percent}"

@@ -1,4 +1,4 @@
-"""The site: its tables are what the code says, its ledgers what RESULTS.md says; it builds."""
+"""The site: its tables agree with the code, its ledgers with RESULTS.md, and it builds."""
 
 import importlib.util
 import os
@@ -15,7 +15,7 @@ from tests.docs.blocks import ROOT
 
 
 def script(name):
-    """A module of docs/, which is no package."""
+    """Imports a module of docs/, which is no package."""
     spec = importlib.util.spec_from_file_location(name, ROOT / f"docs/{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -95,7 +95,7 @@ def test_a_link_out_of_the_site_becomes_the_name_of_the_file(site):
 
 
 def headings(text):
-    """The anchors of a page: what its headings are called in a link, down to the third level."""
+    """Returns the anchors of the headings of a page, down to the third level."""
     matches = re.findall(
         r"^#{1,3} (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M
     )
@@ -103,7 +103,7 @@ def headings(text):
 
 
 def test_a_link_to_a_heading_leads_to_one_that_is_there(site):
-    """Sphinx refuses the others, but it is an extra that few machines with the tests have."""
+    """Sphinx checks this, too, but few machines have it installed."""
     folder, places = ROOT / "docs", {}
     for file in sorted(folder.rglob("*.md")):
         name = str(file.relative_to(folder).with_suffix(""))

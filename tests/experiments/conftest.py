@@ -83,7 +83,7 @@ def wrong_errors(main, cases, capsys) -> list[str]:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
-    """A finished tiny run. Tests must not change it."""
+    """Returns the folder of a finished tiny run, which tests must not change."""
 
     def run(folder):
         assert main([*TINY, f"--workdir={folder / 'run'}"]) == 0
@@ -93,7 +93,7 @@ def finished(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def in_process():
-    """in_process(code) runs Python code in a new process."""
+    """Returns in_process(code), which runs Python code in a new process."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
 
     def run(code):
@@ -106,7 +106,7 @@ def in_process():
 
 @pytest.fixture(scope="session")
 def interrupted(in_process):
-    """interrupted(arguments, moment, step, number) runs run.py, which receives a signal."""
+    """Returns interrupted(arguments, moment, step, number), which sends a signal to run.py."""
 
     def run(arguments, moment, step, number):
         options = {"step": step, "signal": int(number), "arguments": arguments}

@@ -1,4 +1,4 @@
-"""Cells run again beside their records. Runs and records are made up but for one."""
+"""Cells that are run again and compared with their records. Most runs and records are made up."""
 
 import csv
 import signal
@@ -34,7 +34,7 @@ def make_result(cell, accuracies, scale="small", **changed):
 
 
 class FakeExecutor(pretended.FakeExecutor):
-    """Runs nothing: writes what the runs would have found."""
+    """Runs nothing and writes the results that runs would have."""
 
     stopping: tuple[str, ...] = ()
 
@@ -63,7 +63,7 @@ class FakeExecutor(pretended.FakeExecutor):
 
 @pytest.fixture
 def command(tmp_path, monkeypatch, capsys):
-    """command(words) -> (exit code, what it printed); results/ has three of the four runs."""
+    """Returns command(arguments) -> (exit code, output); results/ has three of four runs."""
     (tmp_path / "results").mkdir()
     monkeypatch.setattr(write, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(running, "LocalExecutor", FakeExecutor)
@@ -166,7 +166,7 @@ def test_a_folder_without_again_is_refused(capsys):
 
 
 def pair(mine, recorded):
-    """The verdict of two runs of one metric, given as members' values or as a plain mean."""
+    """Returns the verdict on two runs of a metric, given as values of members or as a mean."""
 
     def as_record(values):
         held = make_result(A, values)

@@ -1,4 +1,4 @@
-"""Training from a notebook: the same engine as the commands, whatever is trained."""
+"""Training from a notebook uses the engine of the commands, for all tasks and models."""
 
 import os
 import re
@@ -38,7 +38,7 @@ def model(**changes):
 
 @pytest.fixture(scope="module")
 def run():
-    """The run of the command below, said in Python."""
+    """Returns the run that the command below makes, started from Python."""
     return jaxformer.train(TASK, model(), FROZEN_QK, warmup=50, target=0.99, **SHORT)
 
 
@@ -81,7 +81,7 @@ def test_a_run_knows_what_it_found(run):
 
 
 class Bag(nn.Module):
-    """A model of one's own: the mean embedding of the sequence, at every position."""
+    """A user's model: the mean embedding of the sequence, at every position."""
 
     spec: object
 
@@ -239,7 +239,7 @@ def test_one_learning_rate_needs_no_validation():
 
 
 class ByLoss(Retrieval):
-    """A task whose learning rate is chosen by the loss, as that of text is."""
+    """A task whose learning rate is chosen by the loss, as in text tasks."""
 
     chosen_by = "loss"
 

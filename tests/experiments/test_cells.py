@@ -1,4 +1,4 @@
-"""A drawn variant of every config at scale tiny, from the command to the record.
+"""A random variant of every config at scale tiny, from the command to the record.
 
 CELLS_SEED draws the variants; tests/test_configs.py builds all of them. A trained cell runs 40
 steps, because the records show whether it learns.

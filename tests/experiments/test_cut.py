@@ -269,7 +269,7 @@ def test_wrong_files_of_prompts_and_tokenizers_are_refused(folder, tmp_path, cap
 
 @pytest.fixture
 def large(folder, tmp_path):
-    """A model whose activations exceed float16, and not float32."""
+    """Returns a model whose activations exceed float16, but not float32."""
     model, params, config = jaxformer.load(folder)
     flat = paths.flatten(params)
     mlp = {path: 400 * leaf for path, leaf in flat.items() if "/mlp/" in path and leaf.ndim == 2}

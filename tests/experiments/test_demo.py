@@ -182,7 +182,7 @@ def test_an_interrupted_demo_names_the_command_that_resumes_it(command):
 
 
 def test_the_demo_compares_its_runs_with_the_recorded_verdict():
-    """Each headline has a recorded verdict; a result that points elsewhere differs."""
+    """Each headline has a recorded verdict, and a demo result that contradicts it is reported."""
     for headline in HEADLINES:
         assert demo.recorded_verdict(headline.paper, headline.item), headline.item
     assert demo.recorded_verdict("mixit", "Table 99") == ""

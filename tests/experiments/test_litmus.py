@@ -1,4 +1,4 @@
-"""The litmus test: what it concludes from which numbers, what it trains, what it refuses."""
+"""The litmus test: its verdicts on given accuracies, its training runs, and refused arguments."""
 
 import json
 import math
@@ -85,7 +85,7 @@ def test_the_verdict_and_its_sentence_follow_from_the_accuracies(verdict, messag
 
 
 def test_wide_error_bars_decide_nothing():
-    """The two cannot be told apart, but MixiT may be at chance level too."""
+    """Standard and MixiT do not differ significantly, and MixiT may be at chance level."""
     accuracies = {
         name: one._replace(accuracy=one.accuracy._replace(n=30))
         for name, one in trained(standard=(0.655, 0.054), mixit=(0.552, 0.004)).items()
@@ -95,7 +95,7 @@ def test_wide_error_bars_decide_nothing():
 
 
 def result(seeds, baselines):
-    """A finished training: (accuracy of a seed, error of the test set) for each seed."""
+    """Returns a finished training from (accuracy, error of the test set) for each seed."""
     mean = sum(a for a, _ in seeds) / len(seeds)
     members = [
         {
@@ -133,7 +133,7 @@ def test_the_strongest_trivial_predictor_counts():
 
 
 class FakeExecutor(pretended.FakeExecutor):
-    """Trains nothing: MixiT knows nothing, the others know all."""
+    """Trains nothing: MixiT is at chance level, the others are perfect."""
 
     stop_after = 9
 
@@ -192,7 +192,7 @@ def test_rates_and_seeds_reach_every_model(fake, monkeypatch, tmp_path):
 
 
 def test_new_tasks_and_variants_need_no_second_list(monkeypatch, tmp_path):
-    """A new task and a new variant are not added to a second list."""
+    """A new task and a new variant are registered in one place."""
     known = flags.training_configs("mixit")
     assert {"retrieval", "addition", "hops", "dyck", "memorization", "capacity"} <= {*known}
     assert not {"initialisation", "induction_head", "posterior", "sde_paths"} & {*known}
@@ -229,7 +229,7 @@ def test_wrong_arguments_are_one_line(arguments, message, capsys):
 
 
 def test_a_python_call_judges_a_task_like_the_command(tmp_path, monkeypatch):
-    """Training is replaced: MixiT knows nothing, the other variants know all."""
+    """Training is replaced: MixiT is at chance level, the other variants are perfect."""
     calls = {}
 
     def train(task, model, partition, **arguments):

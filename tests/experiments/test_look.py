@@ -1,4 +1,4 @@
-"""look.py: scores computed by hand, the files it writes, and refused runs."""
+"""look.py: scores that were computed by hand, its files, and refused runs."""
 
 import json
 import re

@@ -20,7 +20,7 @@ TEST_SET = {"sem": 1e-4, "n": 10_000}  # so large that the seeds decide
 
 
 def values(mean, sem, n):
-    """Values of n seeds with exactly this mean and standard error."""
+    """Returns n values with exactly this mean and standard error."""
     raw = np.arange(n) - (n - 1) / 2
     return [*(mean + sem * raw / (raw.std(ddof=1) / n**0.5))]
 
@@ -36,7 +36,7 @@ CASES = {
 
 
 def result(seed_values, first_seed=0, rate=0.01):
-    """A finished training as result.json holds it."""
+    """Returns a finished training in the form of result.json."""
     members = [
         {
             "seed": first_seed + i,
@@ -65,7 +65,7 @@ def ledger_verdict(left, right):
 
 
 def litmus_verdict(left, right):
-    """Litmus asks whether Standard is above MixiT, and the same with both exchanged."""
+    """Returns the verdict of litmus for Standard above MixiT, from both orders."""
 
     def helps(standard, mixit):
         trained = {
@@ -84,7 +84,7 @@ def compare_verdict(left, right):
 
 
 def sweep_verdict(left, right):
-    """A sweep asks which rows cannot be told from the best one."""
+    """Returns the verdict of a sweep: whether a row differs significantly from the best."""
     rows = [
         row
         for rate, one in ((0.01, left), (0.02, right))
@@ -114,7 +114,7 @@ VERDICTS = (ledger_verdict, litmus_verdict, compare_verdict, sweep_verdict, reru
 
 
 def test_five_commands_give_one_verdict_on_the_same_numbers():
-    """The right run has other seeds: shared seeds of evenly spaced values have no spread."""
+    """The right run has other seeds, because evenly spaced values have no paired spread."""
     wrong = []
     for name, (left, right, expected) in CASES.items():
         results = result(left), result(right, first_seed=5)

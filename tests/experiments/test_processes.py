@@ -55,7 +55,7 @@ def finish(processes):
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
-    """A job that was killed in the middle and resumed to its end."""
+    """Returns a job that was killed in the middle and then resumed to its end."""
     workdir = tmp_path_factory.mktemp("job") / "run"
     processes = start(workdir)
     deadline = time.monotonic() + 200

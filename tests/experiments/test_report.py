@@ -1,4 +1,4 @@
-"""The pages are what the records say; records that cannot be used are named."""
+"""The pages agree with the records, and unusable records are named."""
 
 import json
 import re
@@ -24,7 +24,7 @@ def test_the_pages_are_up_to_date(capsys):
 
 
 def test_the_results_stay_small():
-    """They are read in diffs and cloned by everybody: curves and arrays lie beside them as CSV."""
+    """Everyone clones the results and reads their diffs, so long arrays are stored as CSV."""
     files = [*(flags.ROOT / "results").iterdir()]
     large = [f.name for f in files if f.suffix == ".json" and f.stat().st_size >= 50_000]
     assert not large
@@ -38,7 +38,7 @@ def test_every_record_counts_and_has_its_name(real_records):
 
 
 def of_side(row, side):
-    """The number of a side, from its records alone."""
+    """Returns the number of a side, from its records alone."""
 
     def mean(cell):
         record = row.records[cell]
@@ -103,7 +103,7 @@ def test_every_number_of_the_pages_has_a_record_with_a_commit(real_records, real
 
 @pytest.fixture
 def folder(finished, tmp_path, monkeypatch):
-    """A results folder with one record of the finished run, written by the command."""
+    """Returns a results folder with one record of the finished run, written by the command."""
     monkeypatch.setattr("experiments.ledger.write.RESULTS", tmp_path / "results")
     assert main([*TINY, f"--workdir={finished}", "--record"]) == 0
     return tmp_path / "results"

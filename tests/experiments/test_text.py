@@ -1,4 +1,4 @@
-"""From text to a sample and a folder: prepare, run, generate and export as a user calls them."""
+"""From a text to samples and an exported folder: prepare, run, generate and export."""
 
 import json
 
@@ -27,7 +27,7 @@ SMALL = (
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A tiny model of a text of one's own."""
+    """Returns the folder of a tiny model that was trained on a user's text."""
     place = tmp_path_factory.mktemp("text")
     (place / "t.txt").write_text("".join(f"line {i} of a text\n" for i in range(2000)))
     tokens, workdir = place / "tokens", place / "run"

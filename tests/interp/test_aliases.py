@@ -1,4 +1,4 @@
-"""Names of TransformerLens' hooks stand for our addresses, in our models and published ones."""
+"""Names of TransformerLens' hooks are aliases of our addresses, in all kinds of models."""
 
 import chex
 import jax
@@ -38,7 +38,7 @@ SLOW_NETWORKS = [pytest.param(name, marks=pytest.mark.slow) for name in ("gpt2",
 
 @pytest.fixture(scope="module", params=["decoder", *SLOW_NETWORKS])
 def network(request):
-    """A model and its parameters."""
+    """Returns a model and its parameters."""
     if request.param != "decoder":
         return tiny.tiny(request.param, 11)[:2]
     model = decoder(vocab_size=11, length=6, width=8, layers=2, heads=2, mlp_width=16)

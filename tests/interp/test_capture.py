@@ -1,4 +1,4 @@
-"""Every activation has an address; what is asked for is held, what is changed has its effect."""
+"""Every activation has an address; capture returns only the requested ones, edits take effect."""
 
 import functools
 
@@ -49,7 +49,7 @@ def test_addresses_of_a_decoder_in_the_order_of_computation():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_one_scheme(name):
-    """The same names in every model, and each array is what the next one is made of."""
+    """All models have the same addresses, and each activation follows from the one before."""
     model, params = MODELS[name], params_of(name)
     known = capture.names(model)
     common = [f"block_1/attn/{x}" for x in ("queries", "keys", *SOFTMAX, "output")]
@@ -80,14 +80,14 @@ def test_attention_paths_have_addresses_too():
 
 
 def test_only_what_is_asked_for_is_kept():
-    """Outside of jit too: the collection that flax hands back has one array."""
+    """Outside of jit the collection of flax has only the requested array, too."""
     with Request(["block_0/attn/heads"]).active():
         _, kept = DECODER.apply({"params": params_of("decoder")}, TOKENS, mutable=["intermediates"])
     assert [x.shape for x in jax.tree.leaves(kept)] == [(3, 5, 2, 4)]
 
 
 def test_without_a_request_a_point_costs_nothing():
-    """The program of a model is, to the letter, the one without points."""
+    """The traced program of a model is identical to the one without activation points."""
     params = params_of("decoder")
     plain = jax.make_jaxpr(lambda p: DECODER.apply({"params": p}, TOKENS))(params)
     with Request().active():
@@ -97,7 +97,7 @@ def test_without_a_request_a_point_costs_nothing():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_an_edit_moves_what_comes_after_it(name):
-    """Every address matters to the logits, and putting back its own value changes nothing."""
+    """Every address affects the logits, and an edit by its own value changes nothing."""
     model, params = MODELS[name], params_of(name)
     before, result = capture.run(model, params, TOKENS, names=capture.names(model))
     same = capture.intervene(model, params, TOKENS, result)
@@ -173,7 +173,7 @@ def test_starting_and_stopping_at_a_block():
 
 
 def test_an_ablation_of_one_example_by_itself_is_refused():
-    """It would change nothing, and nobody would see it."""
+    """The mean over one example is the example: the ablation would have no effect."""
     params = params_of("decoder")
     for new in (capture.mean, capture.resample(jax.random.key(0)), capture.at(capture.mean, 0)):
         with pytest.raises(UserError, match="needs at least two examples, got 1"):

@@ -78,7 +78,7 @@ def test_our_decoders_continue_prompts_of_one_and_of_several_lengths(kind):
 
 
 def test_edits_and_captures_are_those_of_a_full_pass(llama):
-    """An edit of all tokens, of one head, and at a position inside and after the prompt."""
+    """Edits of all tokens, of one head, and of a position inside and after the prompt."""
     model, params = llama
     vector = 3 * jax.random.normal(jax.random.key(1), (model.spec.width,))
     edits = {

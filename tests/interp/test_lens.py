@@ -32,7 +32,7 @@ def test_the_lens_is_norm_and_unembedding():
 
 
 def test_the_lens_of_a_model_without_a_number_of_layers():
-    """The recall model's blocks are counted, not asked for; a head of its own it has."""
+    """The blocks of the recall model are counted in its parameters."""
     model, params = MODELS["recall"], params_of("recall")
     result = lens.logit_lens(model, params, TOKENS)
     last = model.apply({"params": params}, TOKENS)
@@ -45,7 +45,7 @@ def test_the_lens_of_a_model_without_a_number_of_layers():
 
 @pytest.mark.parametrize("kind", [pytest.param("gpt_neox", marks=pytest.mark.slow), "llama"])
 def test_the_parts_add_up(kind):
-    """To the logit itself; without biases nothing is left over. A head's part is z_h W_O,h read."""
+    """Without biases the parts add up to the logit. The part of a head is its z W_O, read out."""
     model, params, _ = tiny.tiny(kind, 24)
 
     @jax.jit
@@ -70,7 +70,7 @@ def test_the_parts_add_up(kind):
 
 
 def test_circuits_and_composition():
-    """Compares scores of thin factors with those of full matrices; queries share keys in groups."""
+    """Compares scores of thin factors with those of full matrices, with grouped queries, too."""
 
     def full(factors):
         return np.asarray(factors.left @ factors.right.T, np.float64)

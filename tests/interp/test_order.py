@@ -25,7 +25,7 @@ def metric(logits):
 
 
 def traced_keys(function, model):
-    """Returns the keys of a dictionary as the function has them while it is traced."""
+    """Returns the keys of a dictionary in the order that a traced function sees."""
     keys = []
     params = jax.eval_shape(model.init, jax.random.key(0), TOKENS)["params"]
     jax.eval_shape(lambda p: keys.append(list(function(p))), params)

@@ -1,4 +1,4 @@
-"""Patching against the slow way: one intervention at a time."""
+"""Patching compared with one intervention at a time."""
 
 import jax
 import jax.numpy as jnp
@@ -79,7 +79,7 @@ def test_attribution_is_the_slope_of_patching():
 
 
 def direct(head, reader):
-    """Head -> queries of the last block, written out for this decoder: no MLP in between moves."""
+    """Returns the effect of a head on the queries of the last of two blocks."""
     names = ["block_0/attn/heads", "block_1/before", "block_1/attn/queries"]
     clean, usual = (
         capture.capture(DECODER, PARAMS_, tokens, names=names) for tokens in (TOKENS, OTHERS)

@@ -1,4 +1,4 @@
-"""LASER is Eckart-Young at the stated rank; dropping zeroes what it names."""
+"""LASER is the Eckart-Young approximation at the stated rank; dropping zeroes the named parts."""
 
 import jax
 import jax.numpy as jnp

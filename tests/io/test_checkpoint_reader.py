@@ -1,4 +1,4 @@
-"""Readers of checkpoints change nothing, damage heals, a note is as it was written or refused."""
+"""Readers of checkpoints change nothing, damage is skipped, and notes are exact or refused."""
 
 import json
 import os
@@ -144,7 +144,7 @@ time.sleep(0.5)  # late reads of the damaged step end
 
 
 def test_a_damaged_checkpoint_is_one_line_inside_a_running_event_loop(tmp_path):
-    """A notebook is such a loop. Without care each read that ends late prints a traceback."""
+    """Every notebook has such a loop, in which each late read could print a traceback."""
     draw = np.random.default_rng(0)
     arrays = {f"array_{i}": draw.normal(size=(500, 400)) for i in range(40)}
     with Checkpoints(tmp_path) as checkpoints:

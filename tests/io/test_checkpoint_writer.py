@@ -1,4 +1,4 @@
-"""Checkpoints: exact round trip, every kind of damage found, nothing lost on a full disk."""
+"""Checkpoints: exact round trips, detected damage, and no loss on a full disk."""
 
 import gc
 import resource
@@ -38,7 +38,7 @@ def nothing_is_left_for_the_next_test():
 
 @pytest.fixture
 def saved(tmp_path):
-    """A folder with the checkpoints of steps 1 and 2."""
+    """Returns a folder with the checkpoints of steps 1 and 2."""
     with Checkpoints(tmp_path / "ckpt") as checkpoints:
         for step in (1, 2):
             checkpoints.save(step, state(step), note(step))
@@ -67,7 +67,7 @@ def test_the_newest_comes_back_bit_by_bit(saved):
 
 
 def test_training_goes_on_while_a_state_is_hashed(saved, monkeypatch):
-    """And an error that is met there is raised when the next one is saved."""
+    """An error in the thread that hashes is raised at the next save."""
     hashed, array_sha256 = threading.Event(), checkpoint_writer.array_sha256
 
     def slowly(leaf):
@@ -118,7 +118,7 @@ def test_damage_to_the_data_is_found_and_the_step_before_is_used(saved, damage, 
 
 
 def test_damage_to_any_file_never_gives_wrong_values(saved, capfd):
-    """Each file of the newest checkpoint in turn loses a bit: right values or the step before."""
+    """Flips a bit in each file in turn: the reader returns the right values or the step before."""
     for file in data_files(saved / "2"):
         content = file.read_bytes()
         flip(file)
@@ -155,7 +155,7 @@ def test_another_structure_is_refused(saved, other, message):
 # Writes of a failed save end after Orbax has closed their event loop, which Python reports.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_full_disk_loses_nothing_that_is_saved(saved):
-    """A limit on file sizes stands for the full disk: writes fail in the middle."""
+    """A limit on file sizes makes writes fail in the middle, as a full disk does."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     with Checkpoints(saved) as checkpoints:
         try:

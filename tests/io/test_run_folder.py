@@ -1,4 +1,4 @@
-"""A run's folder: damage of rows and of files is noticed, and old folders are still read."""
+"""A run's folder: damaged rows and files are detected, and old folders are still read."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def row(step):
 
 @pytest.fixture
 def run(tmp_path):
-    """A finished run of three rows, and what a checkpoint after two of them says."""
+    """Returns a finished run of three rows, and the fingerprint that a checkpoint after two has."""
     with open_workdir(tmp_path / "run", CONFIG) as workdir:
         workdir.resume_rows(None, 0)
         workdir.append([row(1), row(2)])

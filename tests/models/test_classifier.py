@@ -90,7 +90,7 @@ def test_the_task_gives_documents_and_their_classes():
 
 
 def test_a_document_without_a_class_is_refused(monkeypatch):
-    """Text that was prepared before has -1 there, which would be read as the last class."""
+    """Older versions wrote the class -1, which would select the last class."""
     task = DocumentClass(window=20)
     monkeypatch.setattr(
         type(task.prepared), "labels_of", lambda self, which: np.where(which, 1, -1)

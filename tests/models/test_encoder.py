@@ -26,7 +26,7 @@ VECTORS = {"vocab_size": 0, "length": 8, "layers": 1}
 
 
 def beta(score_std, length=8):
-    """The beta that gives the scores a deviation at initialisation."""
+    """Returns the beta that gives scores this deviation at initialisation."""
     return score_std / np.log(length) ** 0.5
 
 
@@ -167,7 +167,7 @@ def test_a_checkpoint_with_kernels_by_head_is_loaded_and_resumed(tmp_path):
 
 
 def test_the_conversion_of_kernels_by_head_keeps_the_function():
-    """The arrays and logits are of an encoder of the version before."""
+    """The stored arrays and logits come from an encoder of the version before."""
     stored = dict(np.load(REFERENCE))
     tokens_BxT, logits = stored.pop("tokens"), stored.pop("logits")
     model = encoder(vocab_size=11, length=8, width=16, layers=2, heads=2, beta=1.0)

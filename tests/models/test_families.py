@@ -1,4 +1,4 @@
-"""Every family of published models against the numbers of transformers for the same weights."""
+"""Every family of published models has the logits of transformers for the same weights."""
 
 import json
 import subprocess
@@ -59,7 +59,7 @@ def test_logits_of_every_family_and_variant():
 
 @pytest.mark.slow
 def test_greedy_tokens_of_every_variant():
-    """Six tokens with a cache."""
+    """Generates six tokens with a cache."""
     failures = []
     for kind in CONFIGS:
         if f"{kind}/greedy" in REFERENCE:
@@ -84,7 +84,7 @@ def test_saved_folders_load_with_equal_bits(tmp_path):
 
 @pytest.mark.slow
 def test_the_reference_is_that_of_transformers(tmp_path):
-    """Makes the file again where transformers is installed; it also reads our saved folders."""
+    """Makes the reference again if transformers is installed, which also reads our folders."""
     pytest.importorskip("transformers")
     folders, file = tmp_path / "folders", tmp_path / "families.npz"
     for kind in CONFIGS:
@@ -99,7 +99,7 @@ def test_the_reference_is_that_of_transformers(tmp_path):
 
 @pytest.mark.slow
 def test_each_number_of_a_family_changes_the_logits():
-    """A setting that the network ignored would go unnoticed if no logit depended on it."""
+    """Otherwise a setting that the network ignores would go unnoticed."""
     changes = [
         ("gemma2", {"score_cap": 0.0}),
         ("gemma2", {"logit_cap": 0.0}),

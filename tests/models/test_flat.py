@@ -58,7 +58,7 @@ def test_flat_products_have_the_bits_of_three_axes():
 
 
 def test_half_precision_is_summed_in_float32():
-    """A sum of 512 ones ends at 256 in bfloat16, where 256 + 1 is 256 again."""
+    """In bfloat16 a sum of ones stops at 256, because 256 + 1 rounds to 256."""
     keys = jax.random.split(jax.random.key(1), 3)
     shapes = (2, 3, 512), (512, 4), (2, 3, 4)
     x, w, given = (

@@ -1,4 +1,4 @@
-"""Fused attention: the numbers of the plain product, and the kernel of each platform."""
+"""Fused attention has the numbers of the plain product, and each platform has its kernel."""
 
 import jax
 import jax.numpy as jnp

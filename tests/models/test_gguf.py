@@ -1,4 +1,4 @@
-"""GGUF files: weights, logits and tokens of transformers' own reader; one line for bad files."""
+"""GGUF files: weights, logits and tokens equal those of transformers; bad files raise one line."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def test_logits_and_tokens_equal_those_of_transformers(architecture, tmp_path):
 
 
 def test_a_byte_level_tokenizer_splits_digits_and_spaces(llama):
-    """The tokenizer.json of SmolLM2 does so: digits are apart, spaces before them one token."""
+    """As in the tokenizer.json of SmolLM2, digits are single tokens, leading spaces one token."""
     text = Text(llama, 300)
     pieces = [text.show(token) for token in text.encode("the  12<|end|>")]
     assert pieces == ["'the'", "'  '", "'1'", "'2'", "'<|end|>'"]

@@ -1,4 +1,4 @@
-"""The protocol of a model; a model without it raises one line before a wrong loss is computed."""
+"""A model that breaks the protocol raises one line before a wrong loss is computed."""
 
 import functools
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Weights inside installed Python packages: found by metadata, without importing any code."""
+"""Weights inside installed Python packages are located by metadata, without importing code."""
 
 import hashlib
 import zipfile

@@ -1,4 +1,4 @@
-"""Families against the numbers of transformers for the same random weights."""
+"""Families have the logits of transformers for the same random weights."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,7 @@ def reference(kind):
 
 
 def close(ours, theirs, spread):
-    """Within 1e-5 of the logits' spread."""
+    """Checks agreement within 1e-5 of the logits' standard deviation."""
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5 * spread)
 
 
@@ -73,7 +73,7 @@ CACHED = [
 
 @pytest.mark.parametrize("kind", CACHED)
 def test_generation_with_a_cache(kind):
-    """Token for token, and padding on the left changes nothing."""
+    """Tokens are equal with a cache, and padding on the left changes nothing."""
     want, (model, params, _) = reference(kind), tiny.tiny(kind, 24)
     new = want["greedy"].shape[1]
     tokens = jnp.pad(want["tokens"], ((0, 0), (2, 0)))
@@ -84,7 +84,7 @@ def test_generation_with_a_cache(kind):
 
 @pytest.mark.slow  # two programs
 def test_generation_past_the_pretraining_length():
-    """From the ninth token on longrope turns otherwise, and all that was seen is seen anew."""
+    """From the ninth token on longrope has other rates, so all tokens are read again."""
     want, (model, params, _) = reference("phi3_long"), tiny.tiny("phi3_long", 24)
     tokens = jnp.pad(want["tokens"][:, :6], ((0, 0), (3, 0)))
     real = jnp.pad(jnp.ones((2, 6), bool), ((0, 0), (3, 0)))
@@ -134,7 +134,7 @@ LONG = [pytest.param(*case, marks=pytest.mark.slow) for case in WRONG[5:]]
 
 @pytest.mark.parametrize("kind, wrong", WRONG[:5] + LONG)
 def test_a_wrong_option_changes_the_logits(kind, wrong):
-    """Ten times the tolerance or more; most of them move a logit by a spread."""
+    """Each wrong option moves a logit by at least ten times the tolerance."""
     want, (model, params, _) = reference(kind), tiny.tiny(kind, 24)
     model = Pretrained(replace(model.spec, **wrong))
     if "tied" in wrong:
@@ -172,7 +172,7 @@ def test_two_rules_train_only_the_last_mlps():
 
 @pytest.mark.parametrize("kind", ("plain", "linear", "llama3", "longrope"))
 def test_rotary_rates_of_each_scaling(kind):
-    """Against the published formulas, written out for each pair."""
+    """Compares with the published formulas, written out for each pair."""
     short, long = (1.0, 2.0, 3.0, 4.0), (2.0, 4.0, 8.0, 16.0)
     rotary = Rotary(8, 100.0, kind, 4.0, 1.0, 4.0, 32, short, long)
     rates, longer = rotary.rates(32), rotary.rates(33)

@@ -33,7 +33,7 @@ def copy(made, tmp_path):
 
 
 def test_a_saved_folder_is_loaded(made, tmp_path, monkeypatch):
-    """In one file or in many, and once more: every bit."""
+    """Saves in one file or in many, and again after loading: every bit is equal."""
     model, params, config = jaxformer.load(made)
     before = tiny.tiny(made.name, 24)[1]
     monkeypatch.setattr(saving, "SHARD_BYTES", 4000)
@@ -89,7 +89,7 @@ def test_stored_is_the_dtype_of_the_files(made, tmp_path):
 
 
 def test_files_without_the_prefix_and_with_old_constants(copy):
-    """The format of the hub's gpt2 and of older Pythia checkpoints."""
+    """The hub's gpt2 and older Pythia checkpoints have this format."""
     tensors = load_file(copy / "model.safetensors")
     short = {name.removeprefix("transformer."): x for name, x in tensors.items()}
     save_file(short | {"h.0.attn.bias": np.ones((1, 2))}, copy / "model.safetensors")

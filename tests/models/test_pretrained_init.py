@@ -45,7 +45,7 @@ def test_frozen_weights_of_a_loaded_model_keep_their_bits():
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    """The folder of a published model with the 66 tokens of the packaged chain."""
+    """Returns the folder of a published model with the 66 tokens of the packaged chain."""
     return tiny.save("llama", tmp_path_factory.mktemp("published") / "model", vocab=66)
 
 

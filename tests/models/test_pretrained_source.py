@@ -13,7 +13,7 @@ BAD = (None, True, -1, 0, 2.5, 1e30, 10**30, float("nan"), "x", "9", [], [1], {}
 
 @pytest.mark.parametrize("kind", tiny.CONFIGS)
 def test_wrong_values_of_any_field_raise_one_line(kind):
-    """A config.json is foreign: whatever stands in it, there is a model or one line."""
+    """Whatever a config.json contains, the loader returns a model or raises one line."""
     config = tiny.CONFIGS[kind] | {"vocab_size": 24}
     scaling = config.get("rope_scaling") or {}
     cases = [{name: bad} for name in (*config, "rope_scaling") for bad in BAD]
@@ -58,7 +58,7 @@ def test_errors_of_the_hub_raise_one_line(monkeypatch, tmp_path, kind, message):
 
 
 def test_a_name_on_the_hub_loads_its_folder(monkeypatch, tmp_path):
-    """Wherever a folder is named: the tokenizer of "org/name", and what is saved beside a cut."""
+    """The name also gives the tokenizer, and the files that are saved with a cut model."""
     model, params, config = jaxformer.load(tiny.save("gpt2", tmp_path / "shelf/org/name", TEXTS))
     monkeypatch.setenv("JAXFORMER_MODELS", str(tmp_path / "shelf"))
     words = Text("org/name", model.spec.vocab_size)
@@ -70,7 +70,7 @@ def test_a_name_on_the_hub_loads_its_folder(monkeypatch, tmp_path):
 
 
 def test_pieces_are_the_tokens_inside_a_text(tmp_path):
-    """A tokenizer that puts a space before each text, as Llama 2's and Phi-3's do."""
+    """The tokenizer puts a space before each text, as those of Llama 2 and Phi-3 do."""
     from tokenizers import Tokenizer, models, normalizers
 
     merges = ["▁ ,", "S p", "Sp a", "Spa i", "Spai n", "▁ ▁", "▁ Spain"]

@@ -1,4 +1,4 @@
-"""The scan over blocks: the same parameters, logits, gradients and captures."""
+"""A scan over blocks has the same parameters, logits, gradients and captures."""
 
 from dataclasses import replace
 
@@ -48,7 +48,7 @@ def test_parameters_keep_addresses_and_bits(pair):
     "scored, remat", [pytest.param(None, False, marks=pytest.mark.slow), (SCORED, True)]
 )
 def test_logits_and_gradients_are_equal(pair, scored, remat):
-    """Equality up to rounding in float64, with remat or scored positions or without."""
+    """They agree up to rounding in float64, with and without remat and scored positions."""
     plain, scanned, params = pair
     scanned = type(scanned)(replace(scanned.spec, remat=remat))
 
@@ -69,7 +69,7 @@ def test_logits_and_gradients_are_equal(pair, scored, remat):
 
 
 def test_captures_are_equal(pair):
-    """All addresses of the unscanned model, with its values."""
+    """Captures have all addresses and values of the unscanned model."""
     plain, scanned, params = pair
     assert set(names(scanned, params, TOKENS)) == set(names(plain, params, TOKENS))
     patterns = ["block_[0-9]+/states", "block_1/attn/weights", "final"]

@@ -1,4 +1,4 @@
-"""The trained network of the package, and the display of its activations."""
+"""The packaged trained network, and the display of its activations."""
 
 import sys
 

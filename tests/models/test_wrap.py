@@ -1,4 +1,4 @@
-"""User modules of Flax Linen and NNX as models: they train with rules, frozen bits stay."""
+"""User modules of Flax Linen and NNX as models: rules apply, and frozen parameters stay equal."""
 
 import flax.linen as nn
 import jax

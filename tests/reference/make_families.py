@@ -1,4 +1,4 @@
-"""Makes tests/reference/families.npz: what transformers computes on random tiny models.
+"""Writes families.npz: the outputs of transformers for random tiny models.
 
     python tests/models/families.py FOLDERS
     OTHER/python tests/reference/make_families.py FOLDERS tests/reference/families.npz

@@ -1,4 +1,4 @@
-"""Makes tests/reference/pretrained.npz: what transformers computes on our random tiny models.
+"""Writes pretrained.npz: the outputs of transformers for our random tiny models.
 
     for kind in gpt2 gpt_neox ..; do
         python -m jaxformer.models.pretrained.tiny $kind FOLDERS/$kind --vocab=24

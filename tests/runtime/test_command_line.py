@@ -1,4 +1,4 @@
-"""The one command line: both spellings of a value, types, repeated flags, errors of one line."""
+"""The command line: both spellings of a value, types, repeated flags, errors of one line."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Compile times of runs, over many runs of one process."""
+"""Compile times of runs, if one process makes many runs."""
 
 import jax
 

@@ -1,4 +1,4 @@
-"""A Slurm of its own on this machine: munged, slurmctld and several slurmd, in a temporary folder.
+"""A Slurm cluster on this machine: munged, slurmctld and several slurmd, in a temporary folder.
 
     python -m tests.slurm.cluster       starts one, prints how to use it, ends it with Ctrl-C
 
@@ -64,13 +64,13 @@ PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 Preempt
 
 
 def missing() -> list[str]:
-    """The programs that this machine lacks."""
+    """Returns the programs that this machine lacks."""
     path = os.environ.get("PATH", "") + SLOTS
     return [name for name in PROGRAMS if shutil.which(name, path=path) is None]
 
 
 class Cluster:
-    """Its folder, its daemons and the environment in which Slurm's commands find it."""
+    """The folder of a cluster, its daemons, and the environment of Slurm's commands."""
 
     def __init__(self, folder: Path, nodes: int = 3, cores: int = 2, most: int = 200):
         self.folder, self.daemons = folder, {}
@@ -126,7 +126,7 @@ class Cluster:
         return done.stdout
 
     def until(self, is_so, seconds: float = 60.0) -> None:
-        """Waits for it, with what the daemons said if it never comes."""
+        """Waits for a condition; on a timeout raises an error with the daemons' logs."""
         deadline = time.monotonic() + seconds
         while not is_so():
             if time.monotonic() > deadline:
@@ -159,7 +159,7 @@ def free_ports(n: int) -> list[int]:
 
 @contextlib.contextmanager
 def running(**options) -> Iterator[Cluster]:
-    """A cluster while it is needed. Its paths are short: a socket's name has 100 letters."""
+    """Runs a cluster inside the context. Its paths are short: sockets have at most 100 letters."""
     with tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder:
         cluster = Cluster(Path(folder), **options)
         try:

@@ -1,4 +1,4 @@
-"""A cluster for the tests of this folder, where Slurm and submitit are installed."""
+"""A cluster for the tests of this folder, if Slurm and submitit are installed."""
 
 import importlib.util
 import os
@@ -25,7 +25,7 @@ def cluster():
 
 @pytest.fixture
 def python(cluster):
-    """python(words): a program beside the cluster, which is waited for; started(words) is not."""
+    """Returns python(arguments), which waits for a program; python.started does not wait."""
 
     class Python:
         environment = cluster.environment | {

@@ -1,4 +1,4 @@
-"""Real runs on a real Slurm: the same numbers as alone, several nodes as one job, bad input."""
+"""Runs on a local Slurm have the numbers of runs without it; several nodes; bad input."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ STEPS = ("--config.train.steps=600", "--config.train.eval_every=300", "--config.
 
 @pytest.fixture
 def options(tmp_path):
-    """options(text): --slurm=FILE with these lines."""
+    """Returns options(text), the flag --slurm=FILE for a file of these lines."""
 
     def write(text=""):
         (tmp_path / "cluster.toml").write_text(OPTIONS + text)
@@ -34,7 +34,7 @@ def options(tmp_path):
 
 
 def same(mine: Path, alone: Path):
-    """Rows and numbers, to the last bit."""
+    """Checks that rows and numbers are equal to the last bit."""
     assert Workdir(mine).rows() == Workdir(alone).rows()
     one, other = (Workdir(folder).read("result.json") for folder in (mine, alone))
     for field in ("members", "metrics", "baselines", "steps", "config_hash"):
@@ -93,7 +93,7 @@ def test_a_process_of_two_is_killed_and_both_start_again(python, cluster, option
 
 
 def run_of(folder: Path, rank: int) -> int:
-    """The process of a run in a job of several."""
+    """Returns the process of a run in a job of several."""
     for file in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
             words = (file.parent / "cmdline").read_text().split("\0")
@@ -135,7 +135,7 @@ def test_what_the_cluster_lacks_is_one_line(lines, message, python, options, tmp
 
 
 def test_a_full_queue_is_one_line(python, tmp_path, options):
-    """A cluster that takes three jobs; sbatch itself waits two minutes for room."""
+    """The cluster accepts three jobs; sbatch itself waits two minutes for room."""
     with daemons.running(nodes=2, most=3) as small:
         python.environment = python.environment | {"SLURM_CONF": str(small.folder / "slurm.conf")}
         grid = "--grid=model.layers=1,2,3,4,5,6"

@@ -1,4 +1,4 @@
-"""Addition, k-hop and Dyck against slow Python; their trivial scores against known ones."""
+"""Addition, k-hop and Dyck, compared with slow Python; baselines, compared with known scores."""
 
 from itertools import pairwise
 

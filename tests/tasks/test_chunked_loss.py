@@ -1,4 +1,4 @@
-"""Losses that do not hold all logits: the same numbers and gradients, and less memory."""
+"""Losses in chunks have the same values and gradients as with all logits, and need less memory."""
 
 from types import SimpleNamespace
 
@@ -49,7 +49,7 @@ def test_scores_and_gradients_are_those_of_all_logits(chunk):
 
 
 def test_tasks_with_scores_of_their_own_have_them_too():
-    """Retrieval asks for the guess, recall for probabilities."""
+    """Retrieval needs the guess, and recall needs probabilities."""
     keys = jax.random.split(jax.random.key(1), 2)
     h, kernel = jax.random.normal(keys[0], (5, 9, 4)), jax.random.normal(keys[1], (4, 16))
     retrieval = Retrieval(max_pairs=4, vocab=16)
@@ -88,7 +88,7 @@ def test_no_chunk_of_the_program_is_as_large_as_all_logits():
 
 
 def everything(program):
-    """All arrays of a program and of those inside it."""
+    """Returns the shapes of all arrays of a program and its inner programs."""
     for step in program.eqns:
         yield from step.outvars
         for inside in flops.inner_programs(step):
@@ -104,7 +104,7 @@ def test_a_model_without_a_head_of_its_own_is_refused():
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_a_published_model_has_the_scores_of_all_its_logits(kind):
-    """Its unembedding is a kernel of its own, or the transposed embedding."""
+    """Its unembedding is a separate kernel, or the transposed embedding."""
     model, params, _ = tiny.tiny(kind, 24)
     tokens = jax.random.randint(jax.random.key(0), (2, 5), 0, 24)
     positions = jnp.array([[0, 2, 4], [1, 2, 3]])

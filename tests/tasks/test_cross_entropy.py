@@ -1,4 +1,4 @@
-"""The cross-entropy has the bits of the log-softmax, forward and backward."""
+"""The cross-entropy equals the log-softmax in every bit, forward and backward."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Prepared text as a task: windows, documents, masks and baselines against slow Python."""
+"""Prepared text as a task: windows, documents, masks and baselines, compared with slow Python."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ LINES = [f"{i} {'la ' * (i % 7)}" for i in range(600)]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """600 lines of different lengths, each a document."""
+    """Returns a prepared text of 600 lines of different lengths, each a document."""
     place = tmp_path_factory.mktemp("text")
     (place / "t.txt").write_text("\n".join(LINES))
     corpus = datasets.corpus(f"text:{place / 't.txt'}", documents="line")
@@ -117,7 +117,7 @@ def test_the_papers_log_perplexity_depends_on_the_batch_and_the_loss_does_not():
 
 
 def slow_trigram(tokens, V, d2, d3, a, b, c):
-    """The formulas of the module, one count after the other."""
+    """Computes the formulas of the module count by count."""
 
     def after(context, n):
         places = [i for i in range(n, len(tokens)) if tuple(tokens[i - n : i]) == context]

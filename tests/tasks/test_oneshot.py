@@ -1,4 +1,4 @@
-"""One-shot episodes, recomputed by slow Python, and images from folders, zips and TFDS."""
+"""One-shot episodes, compared with slow Python, and images from folders, zips and TFDS."""
 
 import sys
 import zipfile
@@ -21,13 +21,13 @@ def batch():
 
 
 def bare(task, inputs):
-    """Tokens without their positions, by image: (episodes, 3, patches, n)."""
+    """Returns tokens without their positions, by image: (episodes, 3, patches, n)."""
     tokens = inputs - positions(task.length, task.dimension)[None]
     return tokens.reshape(len(tokens), 3, -1, task.dimension)
 
 
 def known_patches(task):
-    """Every image's normalised patches, by loops, from the definition."""
+    """Returns every image's normalised patches, computed from the definition."""
     table = {}
     for c, kind in enumerate(task.images.pixels_CxKxSxS):
         for k, pixels in enumerate(kind):
@@ -107,7 +107,7 @@ def test_classes_are_split_once(batch):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Two alphabets of two characters, as in Omniglot's own zips."""
+    """Writes two alphabets of two characters, in the layout of Omniglot's zips."""
     from PIL import Image
 
     rng = np.random.default_rng(0)
@@ -185,7 +185,7 @@ def test_bad_images_are_one_line(folder, tmp_path, monkeypatch):
 
 
 def test_tfds_rows_become_classes(monkeypatch):
-    """A stand-in for TFDS: labels come in any order, classes and images are bounded."""
+    """A stub replaces TFDS: labels come in any order, classes and images are limited."""
 
     class Fake:
         @staticmethod
@@ -205,7 +205,7 @@ def test_tfds_rows_become_classes(monkeypatch):
 
 
 def test_sets_of_equal_size_show_their_own_images():
-    """They once did not: two tasks were equal whatever their images, and shared a program."""
+    """Tasks with other images are not equal, so they do not share a compiled program."""
     first, second = images.split(images.load("glyphs", (), 8, per_class=4, size=8), (4, 4), 0)
     one, other = OneShot(first, 4), OneShot(second, 4)
     assert one != other

@@ -1,4 +1,4 @@
-"""Recall and synthetic IOI: the chain's statistics, what is scored, and wrong settings."""
+"""Recall and synthetic IOI: statistics of the chain, scored positions, and wrong settings."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Data as a function of key and index: no held-out example in a stream, whole epochs, resume."""
+"""Data as a function of key and index: disjoint held-out sets, whole epochs, resuming."""
 
 import dataclasses
 
@@ -75,7 +75,7 @@ def test_a_finite_set_repeats_and_holds_no_held_out_example():
 
 
 def test_a_finite_set_knows_what_it_contains():
-    """One pair has so few sequences that training must draw some of the test set."""
+    """Sequences of one pair are so few that training must contain some of the test set."""
     source = Source(Retrieval(max_pairs=1, vocab=4), jax.random.key(0), 30, 30, 40, 5)
     key, heldout = jax.random.key(1), source.heldout()
     train = rows(jax.jit(source.batch_at)(key, 0, heldout.fingerprints).inputs)

@@ -1,4 +1,4 @@
-"""Splitting by a hash: the sets share no example that could be left out, and all have one law."""
+"""Splits by hash: the sets are disjoint where possible, and have equal distributions."""
 
 import itertools
 
@@ -40,7 +40,7 @@ def by_hash(request):
 
 
 def same_law(counted) -> float:
-    """The p-value of one law for the lengths of all sets."""
+    """Returns the p-value of equal distributions of length in all sets."""
     table = np.stack([np.bincount(x, minlength=max(map(max, counted)) + 1) for x in counted])
     return chi2_contingency(table[:, table.sum(0) > 0]).pvalue
 

@@ -1,4 +1,4 @@
-"""Each task against slow Python, its baselines against the papers' arithmetic, its metrics."""
+"""Each task compared with slow Python, and its baselines with the papers' formulas."""
 
 import jax
 import jax.numpy as jnp
@@ -119,7 +119,7 @@ def test_wrong_options(make, message):
 
 @pytest.mark.parametrize("task", [Retrieval(max_pairs=2, vocab=8), OneShot(glyphs(0, 3, 2, 16))])
 def test_a_blank_input_is_like_a_batch(task):
-    """A model that is initialised with it can be applied to what the task draws."""
+    """A model initialised with it can be applied to batches."""
     drawn = jax.eval_shape(lambda: task.example(jax.random.key(0), 0)).inputs
     assert task.blank().shape[2:] == drawn.shape[1:] and task.blank().dtype == drawn.dtype
     assert len(task.blank()) == 1

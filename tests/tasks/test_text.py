@@ -1,4 +1,4 @@
-"""Text against slow Python: windows of a file, walks of the chain, masks, baselines, mistakes."""
+"""Text tasks, compared with slow Python: windows, walks of the chain, masks, baselines, errors."""
 
 from itertools import pairwise, product
 
@@ -20,7 +20,7 @@ def draw(task, n=300):
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    """1,000 symbols in three alphabets, one a part, so that a window tells where it is from."""
+    """Returns 1,000 symbols with another alphabet in each part, so that windows show their part."""
     path, rng = tmp_path_factory.mktemp("text") / "text.txt", np.random.default_rng(0)
     parts = [("abcd", 800), ("éfg", 100), ("xyz", 100)]
     path.write_text("".join("".join(rng.choice([*s], n)) for s, n in parts), encoding="utf-8")
@@ -136,7 +136,7 @@ def test_baselines_are_those_of_the_set():
 
 @pytest.mark.parametrize("kind", [CausalText, MaskedText])
 def test_baselines_of_a_file_know_its_training_part_alone(tmp_path, kind):
-    """The last fifth is of other symbols, which they cannot foresee, and of none it is certain."""
+    """The test part has other symbols, to which no baseline gives probability 1."""
     path = tmp_path / "text.txt"
     path.write_text("ab" * 400 + "cd" * 100)
     task = kind(text=str(path), window=8)

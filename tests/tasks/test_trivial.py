@@ -1,4 +1,4 @@
-"""Trivial predictors learn from examples of their own, and are scored on the very test set."""
+"""Trivial predictors learn from separate examples and are scored on the test set of the run."""
 
 import jax
 import numpy as np
@@ -26,7 +26,7 @@ TASKS = {
 
 @pytest.fixture(scope="module", params=TASKS)
 def held(request):
-    """(task, some examples) of every task of the MixiT papers."""
+    """Returns (task, some examples) of every task of the MixiT papers."""
     task = TASKS[request.param]
     return task, jax.tree.map(lambda x: x[:60], trivial.fitting_examples(task))
 
@@ -60,7 +60,7 @@ def test_who_knows_the_frequencies_has_their_entropy():
     ],
 )
 def test_a_small_test_set_flatters_who_is_fitted_on_it(task, name, by, elsewhere):
-    """`elsewhere`: the score on 100,000 sequences that it did not learn from."""
+    """`elsewhere` is the score on 100,000 sequences outside the fit."""
     fit = trivial.fitting_examples(task)
     test, other = (jax.tree.map(lambda x, s=s: x[s], fit) for s in (slice(500), slice(500, None)))
     assert task.baselines(test)[name] == pytest.approx(elsewhere, abs=0.02)

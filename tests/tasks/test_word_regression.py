@@ -1,4 +1,4 @@
-"""The word regression finds the words that tell a class, and ignores their order."""
+"""The word regression uses the words that indicate a class, and ignores their order."""
 
 import numpy as np
 

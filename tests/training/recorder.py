@@ -6,7 +6,7 @@ from jaxformer.training.callbacks import Callback
 
 
 class Recorder(Callback):
-    """`metrics` has one entry a step; `steps` has the number of steps before it."""
+    """`metrics` has one entry per step; `steps` has the number of steps before it."""
 
     def __init__(self):
         self.steps, self.metrics = [], defaultdict(list)

@@ -1,4 +1,4 @@
-"""The memory estimate: what it counts, its accuracy, and the refusal."""
+"""The memory estimate: its parts, its accuracy, and the refusal of runs that do not fit."""
 
 import jax
 import pytest

@@ -1,4 +1,4 @@
-"""Batches of rows on disk have the same bits whenever they are read, and each row is read once."""
+"""Batches of rows on disk do not depend on when they are read; each row is read once."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Rows on disk make the same batches on several devices and processes; each reads its own rows."""
+"""Rows on disk make equal batches on several devices; each process reads only its own rows."""
 
 import json
 import os

@@ -81,7 +81,7 @@ def test_dispatches_end_on_boundaries_unless_the_steps_are_slow():
 
 
 class AtSteps(Callback):
-    """Records the steps at which it is called: the next of `steps`, else what `otherwise` is."""
+    """Records the steps at which it is called: those in `steps`, then `otherwise`."""
 
     def __init__(self, steps, otherwise):
         self.steps, self.otherwise, self.called = steps, otherwise, []
@@ -108,7 +108,7 @@ def test_dispatch_length_does_not_change_the_numbers(monkeypatch):
 
 
 def test_the_step_is_traced_once_a_dispatch_program():
-    """Twice in all: once for the shapes of the metrics, once for the program; never again."""
+    """Tracing happens twice: for the shapes of the metrics, and for the program."""
     traced = chex.assert_max_traces(step, n=2)
     state = fit(start(), traced, batch_at, steps=257, align=10)
     assert int(state.step) == 257

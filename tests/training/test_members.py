@@ -69,8 +69,10 @@ def found():
 
 @pytest.mark.slow  # a process of its own, which compiles a dozen programs
 def test_members_apart_are_the_members_together(found):
-    """They begin with the same bits and see the same bits. XLA compiles for several devices in
-    another way than for one, so trained values agree to rounding, as a member and one alone do."""
+    """They start with the same bits and see the same data.
+
+    XLA compiles differently for one device and for several, so trained values agree to rounding.
+    """
     for one in found:
         assert one["gaps"]["start"] == one["gaps"]["batch"] == 0
         assert one["gaps"]["trained"] < 1e-5 and one["gaps"]["scores"] < 1e-5, one
@@ -80,7 +82,7 @@ def test_members_apart_are_the_members_together(found):
 
 @pytest.mark.slow
 def test_on_how_many_devices_members_train_changes_no_bit(found):
-    """From two devices on; the scores are computed side by side, and agree to rounding."""
+    """This holds from two devices on; scores agree to rounding, because they are vectorised."""
     two_three_six = [one for one in found if set(one["mesh"].values()) in ({1, 2}, {1, 3}, {1, 6})]
     assert [one["mesh"]["members"] for one in two_three_six][:3] == [6, 3, 2]
     assert [one["to_six"] for one in two_three_six][:3] == [0, 0, 0]
@@ -95,7 +97,7 @@ def test_a_device_holds_its_members_alone(found):
 
 
 def eight(monkeypatch):
-    """A mesh is an array of devices: of one device eight times it can be asked for its shape."""
+    """Returns a mesh with one device eight times, whose shape can be inspected."""
     monkeypatch.setattr(jax, "device_count", lambda: 8)
     monkeypatch.setattr(jax, "devices", lambda: jax.local_devices() * 8)
     monkeypatch.setattr(sharding, "Mesh", lambda devices, axes, axis_types: devices.shape)

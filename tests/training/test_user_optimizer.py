@@ -1,4 +1,4 @@
-"""Optimizers of optax in `jaxformer.train`: none trains uphill, in whichever form it comes."""
+"""Optimizers of optax in `jaxformer.train`: those that would train uphill are refused."""
 
 from typing import NamedTuple
 
@@ -127,12 +127,12 @@ def test_every_optimizer_lowers_the_loss():
 
 
 class Reached(Exception):
-    """Ends a call of `train` where its first step would begin."""
+    """Raised where the first step of `train` would begin."""
 
 
 @pytest.fixture
 def setups(monkeypatch):
-    """The setup of every call of `train`, none of which trains."""
+    """Returns the setup of every call of `train`, none of which trains."""
     result = []
 
     def stop(phases, *_, **__):
@@ -149,7 +149,7 @@ def call_train(**arguments):
 
 
 def test_a_complete_optimizer_is_used_as_it_is(setups):
-    """Its updates are those of optax alone, without a clip, a warm-up or another learning rate."""
+    """Its updates equal those of optax, without a clip, a warm-up or another learning rate."""
     given = optax.adamw(optax.cosine_decay_schedule(0.1, 10), weight_decay=0.1)
     call_train(optimizer=given)
     (setup,) = setups

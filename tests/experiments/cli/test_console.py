@@ -21,7 +21,7 @@ def test_every_program_exists_and_has_a_line_in_the_help(capsys):
 
 
 def test_the_help_imports_no_jax():
-    """It answers before anything slow is imported."""
+    """The help is printed before slow imports."""
     code = "import sys; from jaxformer.__main__ import main; main(['--help'])\n"
     code += "sys.exit('jax' in sys.modules or 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True)
@@ -29,7 +29,7 @@ def test_the_help_imports_no_jax():
 
 
 def test_the_help_of_every_program_is_read_from_a_file(monkeypatch, capsys):
-    """A program is imported for its other arguments only."""
+    """A program is imported only for other arguments than --help."""
     monkeypatch.setattr(console.importlib, "import_module", lambda name: pytest.fail(name))
     for name in console.PROGRAMS:
         assert console.main([name, "--help"]) == 0

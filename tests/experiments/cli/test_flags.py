@@ -37,7 +37,7 @@ def test_overrides_take_the_type_of_the_field():
 
 
 def test_an_argument_of_a_config_cannot_be_overridden_as_a_field(tmp_path):
-    """The label of the run must agree with its fields."""
+    """Otherwise the label of a run could contradict its fields."""
     file = tmp_path / "mine.py"
     file.write_text(
         "from configs import common\n"

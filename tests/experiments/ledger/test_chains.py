@@ -1,4 +1,4 @@
-"""A sampled number counts only if its chains are to be trusted."""
+"""A sampled number counts only if its chains pass their diagnostics."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ def judged(folder):
 
 
 def rewrite(file, **changed):
-    """The record with other numbers, and a sum that agrees with them."""
+    """Changes the numbers of a record and updates its checksum."""
     content = json.loads(file.read_text()) | changed
     content.pop("sum")
     write_json(file, content | {"sum": validate_record.sum_of(content)})

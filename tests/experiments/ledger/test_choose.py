@@ -1,4 +1,4 @@
-"""Tables by what a user calls them, in the report and in reproduce.py alike."""
+"""Tables are selected by the names that users write, equally in the report and reproduce.py."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The papers as data: every cell is a config that exists, and a rule says what its numbers say."""
+"""The papers as data: every cell has a config, and every rule states what its numbers decide."""
 
 import dataclasses
 import re
@@ -230,7 +230,7 @@ def test_a_best_rate_at_the_edge_of_its_grid_flags_the_row(scores, edge):
 
 
 def test_a_rate_that_a_loss_chose_is_judged_by_the_loss():
-    """The accuracy, which is best in the middle, has no say."""
+    """The accuracy is best at the middle rate, but the loss chooses another."""
     losses, accuracies = (1.0, 2.0, 3.0), (0.4, 0.9, 0.5)
     members = [
         {"seed": 0, "learning_rate": 10.0**-i, "validation_accuracy": accuracy}

@@ -1,4 +1,4 @@
-"""A record and the files beside it: what is written is what is read, what is wrong is one line."""
+"""Records and their companion files: round trips, and one line for each defect."""
 
 import csv
 import itertools
@@ -122,7 +122,7 @@ def test_a_number_edited_by_hand_is_noticed(tmp_path):
 
 
 def test_records_that_differ_in_their_seeds_load_their_config_once(tmp_path, monkeypatch):
-    """Ten thousand records are read in a minute."""
+    """With this, ten thousand records are read in a minute."""
     loads, load = [], flags.load_recorded_config
     monkeypatch.setattr(
         flags, "load_recorded_config", lambda *given: loads.append(given) or load(*given)
@@ -146,7 +146,7 @@ def test_records_that_differ_in_their_seeds_load_their_config_once(tmp_path, mon
 
 
 def test_no_name_of_a_record_leaves_its_folder(tmp_path):
-    """Superfluous records are deleted by the name that they would have."""
+    """Superfluous records are deleted under the name that their config gives."""
     precious = made_up.RECORDS["a"]
     for change in ({"config_hash": "x/../../a"}, {"config_hash": ".."}, {"config_hash": "a b"}):
         with pytest.raises(ValueError, match="make no file name"):

@@ -129,7 +129,7 @@ def test_an_error_that_is_not_known_decides_nothing():
 
 
 def test_the_seeds_that_did_not_diverge_decide_nothing():
-    """Two of five that agree well: they are those that the training spared."""
+    """Three of five seeds diverged; the other two agree well, which proves nothing."""
     members = [
         {"seed": s, "chosen": True, "diverged_at": at, "metrics": {"U": {"mean": mean, "n": 9}}}
         for s, (at, mean) in enumerate([(None, 0.81), (None, 0.82), (7, None), (8, None)])
@@ -191,7 +191,7 @@ def test_the_worst_of_many_rules_must_fail_clearly():
 
 
 def test_seeds_that_are_all_alike_have_a_clopper_pearson_interval():
-    """Five of five seeds prove more than half no better than five heads in a row do."""
+    """Five successes of five are about as surprising as five heads in a row."""
     assert clopper_pearson(1.0, 5) == pytest.approx((0.478, 1.0), abs=1e-3)
     assert clopper_pearson(5 / 8, 8) == pytest.approx((0.245, 0.915), abs=1e-3)
     assert clopper_pearson(0.0, 3) == pytest.approx((0.0, 0.708), abs=1e-3)
@@ -227,7 +227,7 @@ def test_holm_and_benjamini_hochberg_on_a_known_example():
 
 
 def test_seeds_for_a_power_of_90_percent():
-    """A test set that alone is too uncertain is no matter of seeds."""
+    """If the test set alone has too large an error, no number of seeds is enough."""
     rng = np.random.default_rng(0)
     values = rng.normal(2.0, 1.0, (20_000, 5))
     half = 2.776 * values.std(1, ddof=1) / 5**0.5
@@ -241,7 +241,7 @@ def test_seeds_for_a_power_of_90_percent():
 
 
 def _reads(number):
-    """A record with this number in every cell."""
+    """Returns a record with this number for every cell."""
     return lambda side: number if side.metric else Number(side.value)
 
 

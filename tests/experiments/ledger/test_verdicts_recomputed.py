@@ -71,7 +71,7 @@ def subtract(left, right):
 
 
 def side_number(files, side):
-    """The number of a rule's side; None without its records."""
+    """Returns the number of a rule's side; None without its records."""
     if not side.metric:
         return number(side.value)
     if any(cell not in files for cell in side.cells):
@@ -113,7 +113,7 @@ def binomial_distances(value, tail):
 
 
 def interval(left, right, level):
-    """(low, high) of left - right."""
+    """Returns the (low, high) interval of left - right."""
     tail, gap = (1 - level) / 2, left.mean - right.mean
     test = math.hypot(left.test, right.test)
     if left.n and right.n and not left.is_share:
@@ -138,7 +138,7 @@ def interval(left, right, level):
 
 
 def p_value(left, right, border):
-    """The error rate at which an end of the interval lies on the border."""
+    """Returns the error rate at which an end of the interval lies on the border."""
     low, high = interval(left, right, 0.95)
     if low == high:
         return 0.0
@@ -165,7 +165,7 @@ def judge(rule, left, right):
 
 
 def verdict_of_row(verdicts, p_of_failures, sampled):
-    """A failure counts if its p value, times the number of sampled rules, is below .05."""
+    """Returns the verdict. A failure needs p times the number of sampled rules below .05."""
     if set(verdicts) <= {"not run"}:
         return "not run"
     if p_of_failures and min(p_of_failures) * max(sampled, 1) <= 0.05:
@@ -174,7 +174,7 @@ def verdict_of_row(verdicts, p_of_failures, sampled):
 
 
 def mismatches(row, files):
-    """Lists what differs between a row and its recomputation."""
+    """Returns the differences between a row and its recomputation."""
     verdicts, failures, sampled = [], [], 0
     for (text, rule), finding in zip(row.item.rules.items(), row.findings, strict=True):
         sides = [side_number(files, side) for side in rule.sides]

@@ -1,4 +1,4 @@
-"""The figure that a record keeps: few colours where no eye sees it, all of them in a colour map."""
+"""The stored figure of a record has few colours, unless it has a colour map."""
 
 import io
 

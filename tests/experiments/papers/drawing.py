@@ -1,4 +1,4 @@
-"""Checks that a figure can be drawn from its file alone."""
+"""Checks that a figure can be drawn from its arrays alone."""
 
 import functools
 import sys
@@ -10,7 +10,7 @@ COMPUTES_NOTHING = ("jaxformer.training.loggers",)  # parses flags of run.py
 
 
 def measured_then_drawn(options, workdir, monkeypatch) -> None:
-    """Runs a figure, then draws it again from its file alone and compares the bytes."""
+    """Runs a figure, then draws it again from its arrays and compares the bytes."""
     assert main([*options, f"--workdir={workdir}"]) == 0
     figure = workdir / "figure.png"
     first = figure.read_bytes()
@@ -23,7 +23,7 @@ def measured_then_drawn(options, workdir, monkeypatch) -> None:
 
 
 def forbid(patch) -> None:
-    """Makes every function that computes raise, under every name by which it is imported."""
+    """Replaces every function that computes by one that raises, in all modules that import it."""
 
     packages = ("theory", "jaxformer", "experiments")
     for module in [m for name, m in sys.modules.items() if name.split(".")[0] in packages]:

@@ -1,4 +1,4 @@
-"""The boundary of collapse, and the exponents and covariances of rows, reject wrong theories."""
+"""Tests of the collapse boundary, exponents and covariances of rows reject wrong theories."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def cosine_BxAxS():
 
 
 def test_only_the_right_boundary_separates_collapsed_networks(cosine_BxAxS):
-    """Wrong boundaries: sigma_V = 1 of the paper's algebra, another depth, zero."""
+    """The wrong boundaries use the paper's sigma_V = 1, another depth, or zero."""
 
     def share(edge_B):
         return boundary.share_on_predicted_side(cosine_BxAxS, np.array(ALPHAS), edge_B, EPSILON)[0]

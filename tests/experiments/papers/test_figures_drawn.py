@@ -64,7 +64,7 @@ def test_functions_that_compute_raise_while_a_figure_is_drawn_again(monkeypatch)
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """The folder of a finished run of a small figure, and the options of the run."""
+    """Returns the folder of a finished run of a small figure, and the options of the run."""
     workdir = tmp_path_factory.mktemp("drawn") / "run"
     config = "--config=configs/two_failure_modes/figC1_spectrum.py:scale=tiny"
     options = [config, "--config.figure.betas=(0.5,)", "--config.figure.length=16"]

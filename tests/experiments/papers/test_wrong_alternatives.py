@@ -17,7 +17,7 @@ NOISE = Number(1.63 * (2 / 4000) ** 0.5)  # exceeded by two samples of one distr
 
 @dataclass(frozen=True)
 class Printed(cs.Euler):
-    """Theorem 2.1 as printed: the drift is a number that is added to every entry of Phi."""
+    """The SDE of Theorem 2.1 as printed, which adds the drift to every entry of Phi."""
 
     def step(self, phi_MxM, unused_w_MxM, z_MxM, dt, mixing, kappa):
         corrected = super().step(phi_MxM, unused_w_MxM, z_MxM, dt, mixing, kappa)

@@ -102,7 +102,7 @@ def test_memories_are_scored_as_what_they_store():
 
 
 def test_maps_show_the_first_averaged_member():
-    """The member before it diverged."""
+    """An earlier member has diverged and is not averaged."""
     task, draws = Recall(n_symbols=4, context=6), iter(jax.random.split(jax.random.key(0), 9))
 
     def kernel():
@@ -126,7 +126,7 @@ def test_maps_show_the_first_averaged_member():
 
 
 def test_the_last_of_ten_layers_is_the_tenth():
-    """Sorts by number and not as text."""
+    """Layers are sorted by number, not as text."""
     curves = {f"p_noise{e}": 0 for e in ("", "_without_f9", "_without_f10", "_at_0.5")}
     assert [*recall_figures._versions(curves)] == ["", "_without_f10", "_without_f9", "_at_0.5"]
     curves["p_noise_without_f1"] = 0

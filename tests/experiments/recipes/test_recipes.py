@@ -1,4 +1,4 @@
-"""One tiny run a task and recipe, in this process."""
+"""One tiny run of each task and recipe, in this process."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Damage of a search's journal: it is healed to its last whole entry, or refused in one line."""
+"""A damaged journal of a search is cut to its last whole entry, or refused in one line."""
 
 import json
 

@@ -25,7 +25,7 @@ from tests.experiments.conftest import wrong_errors
 
 @pytest.fixture
 def pretended(tmp_path, monkeypatch):
-    """pretended(name, text) makes a command of Slurm from a shell script."""
+    """Returns pretended(name, text), which replaces a command of Slurm by a shell script."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -354,7 +354,7 @@ exec "$@" > "$log" 2>&1
 
 
 class Planted:
-    """An object that makes a file when it is unpickled."""
+    """An object that writes a file when it is unpickled."""
 
     def __init__(self, file):
         self.file = file
@@ -365,7 +365,7 @@ class Planted:
 
 @pytest.fixture
 def shell_cluster(pretended, tmp_path, monkeypatch):
-    """A cluster of shell scripts, and in its sweep's folder pickles under the names of job 7."""
+    """Returns a cluster of shell scripts; its folder has pickles with the names of job 7."""
     pytest.importorskip("submitit")
     monkeypatch.setenv("ROOM", str(tmp_path))
     monkeypatch.setenv("HEAD_START", "0")

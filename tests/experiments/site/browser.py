@@ -1,4 +1,4 @@
-"""A page in headless Chromium, with a script that clicks on it and says what it saw."""
+"""A page in headless Chromium, with a script that clicks and returns what it sees."""
 
 import html
 import json
@@ -21,7 +21,7 @@ const later = (ms = 50) => new Promise((done) => setTimeout(done, ms));
 
 
 def find() -> str:
-    """The browser of this machine; without one the test is skipped."""
+    """Returns the browser of this machine; skips the test if there is none."""
     browser = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if not browser:
         pytest.skip("there is no Chromium on this machine")
@@ -29,7 +29,7 @@ def find() -> str:
 
 
 def ask(text: str, probe: str, folder: Path, width: int = 1200) -> dict:
-    """Runs the body of an async function in the page `text` at a width and returns its result."""
+    """Runs the body of an async function in a page of a width and returns its result."""
     text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
     # The policy of the page itself forbids the probe.
     (folder / "page.html").write_text(text.replace("</body>", PROBE % probe + "</body>"))

@@ -9,7 +9,7 @@ from tests.experiments import made_up
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """A results folder of made-up records."""
+    """Returns a results folder of made-up records."""
     folder = tmp_path_factory.mktemp("made_up") / "results"
     folder.mkdir()
     for name, record in made_up.RECORDS.items():

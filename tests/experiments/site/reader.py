@@ -6,7 +6,7 @@ VOID = {"meta", "link", "br", "img", "circle", "path", "input"}
 
 
 class Reader(HTMLParser):
-    """Elements of a page; notes a tag that is closed out of order."""
+    """Collects the elements of a page, and the tags that are closed out of order."""
 
     def __init__(self, text: str):
         super().__init__()

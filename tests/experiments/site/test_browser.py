@@ -1,4 +1,4 @@
-"""The page in a browser: links land, filters filter, buttons copy and save, sliders move."""
+"""The page in a browser: links, filters, buttons and sliders work."""
 
 import pytest
 
@@ -135,7 +135,7 @@ def test_the_buttons_copy_a_command_and_save_a_table(made, rows, tmp_path):
 
 
 def test_an_explanation_is_drawn_once_when_it_is_opened(made, tmp_path):
-    """A held rule's interval lies inside of what was asked for, a failed one's outside."""
+    """The interval of a rule that holds lies inside the required range, else outside."""
     result = browser.ask(made, WHY, tmp_path)["found"]
     assert {one["before"] for one in result} == {0} and {one["drawn"] for one in result} == {1}
     inside, outside = [], []

@@ -1,4 +1,4 @@
-"""Charts: ticks fit beside the frame, and a label hides no curve."""
+"""Charts: ticks fit beside the frame, and no label covers a curve."""
 
 import re
 
@@ -40,7 +40,7 @@ def test_the_label_of_a_level_hides_no_curve(curve):
 
 
 def named(series, value):
-    """((x, y) of the label, height of its level), and the points of the line."""
+    """Returns ((x, y) of the label, height of its level), and the points of the line."""
     text = line_chart("", [series], Axis("x"), Axis("y", limits=(0, 1)), {"by_token": value})
     x, y = map(float, re.search(r'class="name" x="([^"]*)" y="([^"]*)"', text).groups())
     assert text.index('class="name"') > text.index('class="line')  # over the curves

@@ -1,4 +1,4 @@
-"""The pictures with sliders: the browser's theory is ours, and their tables are of this code."""
+"""The pictures with sliders: the page's JavaScript and its tables agree with the theory."""
 
 import json
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_the_browser_computes_what_the_theory_says():
 
 
 def test_the_shipped_order_parameter_agrees_with_the_records():
-    """Also a guard: whoever changes the theory ships the table again."""
+    """Fails if the theory changes and the table is not made again."""
     content = json.loads(explore.ORDER.read_text())
     file = next((ROOT / "results").glob("attention_paths-order_parameter-paper-*.json"))
     metrics = json.loads(file.read_text())["metrics"]

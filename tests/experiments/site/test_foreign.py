@@ -1,4 +1,4 @@
-"""Records that are odd or somebody else's: named, and never more than words on the page."""
+"""Odd records and records from others are named, and their content never becomes markup."""
 
 import copy
 import csv
@@ -51,7 +51,7 @@ def test_an_unusable_record_is_named_and_the_page_is_still_made(tmp_path, change
 
 
 def test_no_content_of_a_record_breaks_the_page(tmp_path):
-    """Each field of a record in turn is junk or gone: the record is named, or shown without it."""
+    """Each field in turn is junk or missing: the record is named, or shown without the field."""
     for field in made_up.RECORDS["a"]:
         for junk in (None, "junk", [None], {"a": {}}):
             record = made_up.RECORDS["a"] | {field: junk}
@@ -84,7 +84,7 @@ def strings(value, path=()):
 
 
 def changed(value, path, is_name):
-    """The record with MARKUP as, or in, the word at a path."""
+    """Returns the record with MARKUP as, or inside, the text at a path."""
     value = copy.deepcopy(value)
     *parents, last = path
     inside = value
@@ -98,7 +98,7 @@ def changed(value, path, is_name):
 
 
 def test_no_text_of_a_record_becomes_markup(tmp_path):
-    """Every string and every name of a record, found by walking it, in one page."""
+    """Tests every text and every name of a record in one page."""
     count = 0
     for name in ("a", "figure"):
         record = json.loads(dumps(made_up.RECORDS[name]))

@@ -1,4 +1,4 @@
-"""The chart of the accuracy by kind of example: the runs that reach furthest, in order."""
+"""The chart of accuracy by kind of example shows the runs with the widest range, in order."""
 
 from experiments.ledger.item import Cell, Item, Paper
 from experiments.ledger.ledger import Row
@@ -10,7 +10,7 @@ CELL = Cell("configs/mixit/retrieval.py:variant=standard")
 
 
 def record(**scores):
-    """A record with these scores: pairs_3_4=.5 is that of three and four pairs."""
+    """Returns a record with these scores: pairs_3_4=.5 is that of three and four pairs."""
     content = made_up.record(CELL, 0.7)
     for name, mean in scores.items():
         kind, *numbers = name.split("_")

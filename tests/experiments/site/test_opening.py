@@ -1,4 +1,4 @@
-"""The opening, the filters and --only: what a reader meets first, and finds by its name."""
+"""The opening of the page, its filters, and --only."""
 
 import dataclasses
 import json

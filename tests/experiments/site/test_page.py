@@ -1,4 +1,4 @@
-"""The page: it needs nothing else, every link lands, every number comes out of a record."""
+"""The page is self-contained, its links have targets, and its numbers come from records."""
 
 import base64
 import functools
@@ -42,7 +42,7 @@ def text(request, results, real_records, real_rows):
 
 @pytest.fixture(scope="module")
 def reader(text):
-    """The elements of the page."""
+    """Returns the elements of the page."""
     return Reader(text)
 
 
@@ -160,7 +160,7 @@ def gaps(records):
 
 
 def over_all(records):
-    """The mean over the records, as over splits of the data."""
+    """Returns the mean over the records, as over splits of the data."""
     for name in set.intersection(*(set(record["metrics"]) for record in records)):
         means = [record["metrics"][name]["mean"] for record in records]
         if None not in means:
@@ -168,7 +168,7 @@ def over_all(records):
 
 
 def lost(record):
-    """The share of the seeds that diverged."""
+    """Returns the share of the seeds that diverged."""
     members = record["members"]
     return sum(m.get("diverged_at") is not None for m in members) / max(len(members), 1)
 

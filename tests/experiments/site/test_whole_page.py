@@ -1,4 +1,4 @@
-"""All pages of results/ with their figures, in a browser where there is one: a minute."""
+"""All pages of results/ with their figures, in a browser if there is one; takes a minute."""
 
 import re
 import subprocess
