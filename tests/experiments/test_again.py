@@ -138,7 +138,7 @@ def test_a_dry_run_prints_the_time_and_makes_no_folder(command, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "out", "message"),
+    ("arguments", "out", "message"),
     [
         (["--only=Tabel 1"], "mine", "unknown table or figure 'Tabel 1'. Did you mean 'Table 1"),
         (["--paper=two"], "mine", "no record to compare with of two Figure 1, two Table 3"),

@@ -21,7 +21,7 @@ from experiments.papers.associations import published
 from experiments.papers.associations.row_file import ROW_FORMAT, RowFile
 from experiments.papers.outcome import Outcome
 from jaxformer import surgery
-from jaxformer.build import DTYPES
+from jaxformer.core.config_fields import DTYPES
 from jaxformer.core.errors import NotFiniteError, UserError, check_choice
 from jaxformer.interp.generation import generate
 from jaxformer.models.sampling import NOT_FINITE

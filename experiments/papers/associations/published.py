@@ -24,8 +24,8 @@ from experiments.papers.associations.laser_search import matching_matrices
 from experiments.papers.associations.row_file import ROW_FORMAT, RowFile
 from experiments.papers.outcome import Outcome, exact
 from jaxformer import loading, surgery
-from jaxformer.build import DTYPES
 from jaxformer.core import paths
+from jaxformer.core.config_fields import DTYPES
 from jaxformer.core.errors import NotFiniteError, UserError, check_choice
 from jaxformer.models.pretrained import Pretrained, describe, folder, hub, load_folder, text, tiny
 from jaxformer.training.metrics import over_seeds

@@ -128,7 +128,7 @@ def test_dimensions_count_the_directions_that_states_fill():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("config", "words", "name"),
+    ("config", "arguments", "name"),
     [
         ("associations/allocation.py:scale=tiny", (), "gain/total=5000/mlp=0.73"),
         (
