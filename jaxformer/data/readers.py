@@ -45,44 +45,51 @@ def read_text(file: Path, start: int, documents: str) -> Iterator[Piece]:
         start: the offset at which reading begins: 0, or the `after` of a piece.
         documents: "file" or "line".
     """
+    size = _size(file)
+    block_size = min(max(size // 500, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
     with open(file, "rb") as stream:
         at = start or text_start(stream)
         stream.seek(at)
-        rest, size = b"", _size(file)
-        block_size = min(max(size // 500, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
-        while True:
-            if documents == "line":  # long lines are read in growing steps
-                more = stream.read(max(block_size, len(rest)))
-                _refuse_nul(more, file, at + len(rest))
-                if b"\n" not in more and len(rest) + len(more) > MAX_LINE_BYTES:
-                    raise _long_line(file, at)
-            else:  # blocks end at the same offsets wherever reading begins
-                more = stream.read(block_size - stream.tell() % block_size)
-            rest += more
-            if not more and not rest:
-                return
-            if not more:
-                cut = len(rest)
-            elif documents == "line":
-                cut = rest.rfind(b"\n") + 1
-            else:
-                cut = _split_point(rest, block_size)
-            if not cut:
-                continue
-            block, rest = rest[:cut], rest[cut:]
-            text = decoded(block, file, at)
+        read_blocks = _blocks_of_lines if documents == "line" else _blocks_of_tokens
+        for block in read_blocks(stream, file, at, block_size):
+            text, after = decoded(block, file, at), at + len(block)
             if documents == "file":
-                ends = not rest and at + cut >= size
-                yield Piece(text, ends, None, at + cut)
+                yield Piece(text, after >= size, None, after)
             else:
-                after = at
+                line_end = at
                 for line in io.StringIO(text, newline="\n"):  # only \n ends a line
-                    after += len(line.encode())
+                    line_end += len(line.encode())
                     if line.strip():
-                        yield Piece(line.strip("\r\n"), True, None, after)
-            at += cut
-            if not more:
-                return
+                        yield Piece(line.strip("\r\n"), True, None, line_end)
+            at = after
+
+
+def _blocks_of_lines(stream: IO[bytes], file: Path, at: int, size: int) -> Iterator[bytes]:
+    """Yields blocks of whole lines, of about `size` bytes; `at` is the offset of the first."""
+    rest = b""
+    while more := stream.read(max(size, len(rest))):  # long lines are read in growing steps
+        _refuse_nul(more, file, at + len(rest))
+        if b"\n" not in more and len(rest) + len(more) > MAX_LINE_BYTES:
+            raise _long_line(file, at)
+        rest += more
+        if cut := rest.rfind(b"\n") + 1:
+            yield rest[:cut]
+            at, rest = at + cut, rest[cut:]
+    if rest:
+        yield rest
+
+
+def _blocks_of_tokens(stream: IO[bytes], file: Path, at: int, size: int) -> Iterator[bytes]:
+    """Yields blocks of about `size` bytes, split where tokenizers begin a token."""
+    rest = b""
+    # Blocks end at the same offsets wherever reading begins.
+    while more := stream.read(size - stream.tell() % size):
+        rest += more
+        if cut := _split_point(rest, size):
+            yield rest[:cut]
+            rest = rest[cut:]
+    if rest:
+        yield rest
 
 
 def text_start(stream: IO[bytes]) -> int:

@@ -35,11 +35,11 @@ def check_memory(phases: Sequence[Phase]) -> str:
     setup = max((phase.setup for phase in phases), key=state_bytes)
     check_data(setup.data)
     state, free, device = state_bytes(setup), free_memory(), jax.local_devices()[0]
-    heldout, step = heldout_bytes(setup.data), 0
-    need = STATE_COPIES.get(device.platform, DEFAULT_STATE_COPIES) * state + heldout
-    if free is None or need <= free:  # tracing the step takes time: skip it if the state is too big
-        step = step_bytes(setup)
-    need += step
+    heldout = heldout_bytes(setup.data)
+    stored = STATE_COPIES.get(device.platform, DEFAULT_STATE_COPIES) * state + heldout
+    is_too_big = free is not None and stored > free
+    step = 0 if is_too_big else step_bytes(setup)  # tracing a step takes time
+    need = stored + step
     if device.platform == "cpu":  # all devices of a CPU share one memory
         need *= min(setup.mesh.size, jax.local_device_count())
     n, is_vmap = len(setup.population.members), setup.member_loop == "vmap"
