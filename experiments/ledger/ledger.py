@@ -73,6 +73,14 @@ def ledger(
 def judge(
     paper: Paper, item: Item, by_key: Mapping[str, list[Record]], also: tuple[str, ...] = ()
 ) -> Row:
+    """Returns the row of an item.
+
+    Args:
+      paper: the paper of the item.
+      item: a table or a figure.
+      by_key: the records that are not stale, by `Record.key`.
+      also: scales that count for a cell without a record of its own scales.
+    """
     records, problems = {}, []
     sides = [side for rule in item.rules.values() for side in rule.sides]
     has_rule = {side.cell for side in sides if side.metric == DIVERGED}  # of divergence
@@ -97,14 +105,23 @@ def judge(
     verdict = overall(findings)
     if item.defines or (item.needs and not item.rules):
         verdict = DEFINITION if item.defines else MISSING
-    is_sampled = any(not side.is_exact for side in sides if side.metric)
-    smaller = is_sampled and any(record.scale != "paper" for record in records.values())
-    flags = (*item.flags, *[SMALLER] * smaller, *[LATE] * (item.late and bool(item.rules)))
-    flags += (UNTRAINED,) if any(record.alarms for record in records.values()) else ()
-    added = any("n_seeds" in record.overrides for record in records.values())
-    flags += (EXTENDED,) if added and not any(map(_sets_seeds, item.cells.values())) else ()
-    flags += (EDGE,) if any(map(at_the_edge, records.values())) else ()
+    flags = _flags_of(item, [*records.values()])
     return Row(paper, item, records, findings, verdict, problems, checks=checks, flags=flags)
+
+
+def _flags_of(item: Item, records: list[Record]) -> tuple[str, ...]:
+    """Returns the flags of an item and those that follow from its records."""
+    sides = [side for rule in item.rules.values() for side in rule.sides]
+    is_sampled = any(not side.is_exact for side in sides if side.metric)
+    has_added_seeds = any("n_seeds" in record.overrides for record in records)
+    applies = {
+        SMALLER: is_sampled and any(record.scale != "paper" for record in records),
+        LATE: item.late and bool(item.rules),
+        UNTRAINED: any(record.alarms for record in records),
+        EXTENDED: has_added_seeds and not any(map(_sets_seeds, item.cells.values())),
+        EDGE: any(map(at_the_edge, records)),
+    }
+    return (*item.flags, *(flag for flag, is_true in applies.items() if is_true))
 
 
 def judge_records(

@@ -48,7 +48,7 @@ def test_logits_and_tokens_equal_those_of_transformers(architecture, tmp_path):
 
 
 def test_a_byte_level_tokenizer_splits_digits_and_spaces(llama):
-    """As in the tokenizer.json of SmolLM2, digits are single tokens, leading spaces one token."""
+    """Digits are single tokens, leading spaces one token, as in the tokenizer.json of SmolLM2."""
     text = Text(llama, 300)
     pieces = [text.show(token) for token in text.encode("the  12<|end|>")]
     assert pieces == ["'the'", "'  '", "'1'", "'2'", "'<|end|>'"]

@@ -120,12 +120,14 @@ def advice(answer: dict[str, Any], faults: dict[str, bool]) -> list[str]:
             lines.append(f"multiply the query and key weights by less than {scale:.3f} each")
         else:
             lines.append("no scale of the scores helps: there are too few tokens")
-    edge, alpha = answer["critical_alpha"], answer["alpha"]
+    alpha_c, alpha = answer["critical_alpha"], answer["alpha"]
     if faults["rank collapse"]:
-        if edge is not None and edge > alpha:
-            lines.append(f"raise alpha from {alpha:g} to above {edge:.3f} (better 1.2 times that)")
+        if alpha_c is not None and alpha_c > alpha:
+            lines.append(
+                f"raise alpha from {alpha:g} to above {alpha_c:.3f} (better 1.2 times that)"
+            )
             if alpha > 0:
-                factor = (alpha / edge) ** 2
+                factor = (alpha / alpha_c) ** 2
                 lines.append(f"or multiply the value variance by {factor:.3f}")
         elif answer["alpha_mlp"] > 0:
             lines.append(

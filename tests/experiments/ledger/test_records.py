@@ -122,7 +122,7 @@ def test_a_number_edited_by_hand_is_noticed(tmp_path):
 
 
 def test_records_that_differ_in_their_seeds_load_their_config_once(tmp_path, monkeypatch):
-    """With this, ten thousand records are read in a minute."""
+    """Ten thousand records are then read in a minute."""
     loads, load = [], flags.load_recorded_config
     monkeypatch.setattr(
         flags, "load_recorded_config", lambda *given: loads.append(given) or load(*given)

@@ -227,7 +227,7 @@ def test_holm_and_benjamini_hochberg_on_a_known_example():
 
 
 def test_seeds_for_a_power_of_90_percent():
-    """If the test set alone has too large an error, no number of seeds is enough."""
+    """No number of seeds is enough if the error of the test set alone is too large."""
     rng = np.random.default_rng(0)
     values = rng.normal(2.0, 1.0, (20_000, 5))
     half = 2.776 * values.std(1, ddof=1) / 5**0.5
