@@ -33,7 +33,7 @@ def rows(tmp_path):
     return folder
 
 
-def said(capsys) -> str:
+def last_error(capsys) -> str:
     return capsys.readouterr().err.strip().splitlines()[-1]
 
 
@@ -64,12 +64,17 @@ def test_a_users_file_beside_out_is_refused_and_kept(file, tmp_path, capsys):
     partial.mkdir()
     (partial / "thesis.txt").write_text("years of work")
     assert ask(tmp_path / "keep", f"--dataset=text:{file}") == 2
-    assert f"{partial} contains 'thesis.txt', which this program did not write" in said(capsys)
+    assert f"{partial} contains 'thesis.txt', which this program did not write" in last_error(
+        capsys
+    )
     assert [f.name for f in partial.iterdir()] == ["thesis.txt"]
     (partial / "thesis.txt").rename(partial / "tokens.bin")
     (partial / "tokenizer.json").mkdir()
     assert ask(tmp_path / "keep", f"--dataset=text:{file}") == 2
-    assert "contains 'tokenizer.json', which" in said(capsys) and (partial / "tokens.bin").exists()
+    assert (
+        "contains 'tokenizer.json', which" in last_error(capsys)
+        and (partial / "tokens.bin").exists()
+    )
 
 
 def test_a_file_that_a_kill_left_half_written_is_no_part_of_the_tokens(file, tmp_path, monkeypatch):
@@ -83,7 +88,7 @@ def test_a_file_that_a_kill_left_half_written_is_no_part_of_the_tokens(file, tmp
 
 def test_what_never_began_leaves_nothing(file, tmp_path, capsys):
     assert main([f"--out={tmp_path / 'out'}", f"--dataset=text:{file}", "--tokenizer=bpe:9"]) == 2
-    assert "must be at least 257, got 9" in said(capsys) and [*tmp_path.iterdir()] == [file]
+    assert "must be at least 257, got 9" in last_error(capsys) and [*tmp_path.iterdir()] == [file]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +103,7 @@ def test_other_fields_are_another_preparation(rows, tmp_path, capsys, flags, wor
     dataset = f"--dataset=files:{rows}"
     assert ask(tmp_path / "out", dataset) == 0 and ask(tmp_path / "out", dataset) == 0
     assert ask(tmp_path / "out", dataset, *flags) == 2
-    assert f"tokens prepared with another {words};" in said(capsys)
+    assert f"tokens prepared with another {words};" in last_error(capsys)
 
 
 def test_a_stopped_preparation_does_not_go_on_with_other_fields(rows, tmp_path, monkeypatch):
@@ -119,7 +124,7 @@ def test_another_text_of_the_same_length_is_another_preparation(
     assert ask(tmp_path / "out", f"--dataset=text:{file}") == 0
     file.write_text(TEXT.replace("Être", "êtrE"), encoding="utf-8")
     assert ask(tmp_path / "out", f"--dataset=text:{file}") == 2
-    assert "prepared with another content of the files;" in said(capsys)
+    assert "prepared with another content of the files;" in last_error(capsys)
     file.write_text(TEXT, encoding="utf-8")  # at another time
     assert ask(tmp_path / "out", f"--dataset=text:{file}") == (2 if large else 0)
 
@@ -133,7 +138,7 @@ def test_another_tokenizer_file_is_another_preparation(file, tmp_path, capsys):
         model.write_text(train_bpe(size, [TEXT]).as_json())
         flags = [f"--out={tmp_path / 'out'}", f"--tokenizer={model}"]
         assert main([*flags, f"--dataset=text:{file}"]) == code
-    assert "another content of the files" in said(capsys)
+    assert "another content of the files" in last_error(capsys)
 
 
 def test_a_folder_from_before_these_were_said_is_what_was_asked_for(rows, tmp_path):
@@ -161,7 +166,7 @@ def test_a_folder_from_before_these_were_said_is_what_was_asked_for(rows, tmp_pa
 def test_a_field_that_would_be_ignored_is_refused(file, tmp_path, capsys, flags, message):
     flags = [flag.replace("FILE", str(file)) for flag in flags]
     assert ask(tmp_path / "out", *flags) == 2
-    assert message in said(capsys) and not (tmp_path / "out").exists()
+    assert message in last_error(capsys) and not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -176,7 +181,7 @@ def test_a_folder_of_something_else_is_named(file, tmp_path, capsys, names, mess
     for name in names:
         (tmp_path / "out" / name).write_text("")
     assert ask(tmp_path / "out", f"--dataset=text:{file}") == 2
-    assert (line := said(capsys)).endswith("; choose another --out.") and message in line
+    assert (line := last_error(capsys)).endswith("; choose another --out.") and message in line
     assert len([*(tmp_path / "out").iterdir()]) == len(names)
 
 
@@ -185,7 +190,7 @@ def test_out_may_be_an_empty_folder_and_is_no_file(file, tmp_path, capsys):
     assert ask(tmp_path / "out", f"--dataset=text:{file}") == 0
     assert open_tokens(str(tmp_path / "out")).part("train").bytes > 0
     assert ask(file, f"--dataset=text:{file}") == 2
-    assert f"{file} is a file; choose another --out." in said(capsys)
+    assert f"{file} is a file; choose another --out." in last_error(capsys)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
@@ -222,7 +227,7 @@ def test_a_full_disk_is_named_and_the_same_command_goes_on(
     with monkeypatch.context() as patched:
         patched.setattr("jaxformer.data.corpus_writer.open", full, raising=False)
         assert ask(tmp_path / "out", f"--dataset=text:{file}") == 2
-    line = said(capsys)
+    line = last_error(capsys)
     assert f"{tmp_path / 'out.partial'} cannot grow: {os.strerror(number)}" in line
     assert "make room and run the same command again: it resumes" in line
     assert ask(tmp_path / "out", f"--dataset=text:{file}") == 0
@@ -249,7 +254,7 @@ def test_what_is_written_already_needs_no_more_space(file, tmp_path, monkeypatch
     need = preparation.estimate_bytes(datasets.corpus(f"text:{file}"))
     free(monkeypatch, need - have - 1)
     assert ask(tmp_path / "out", f"--dataset=text:{file}") == 2
-    assert "the tokens need about" in said(capsys)
+    assert "the tokens need about" in last_error(capsys)
     free(monkeypatch, need - have)
     assert ask(tmp_path / "out", f"--dataset=text:{file}") == 0
 

@@ -2,11 +2,11 @@
 
 A comment just above a block says how it is tested; without one it is run as it stands.
 
-    <!-- needs: eight GPUs -->            what a machine or a minute lacks; its commands are parsed
-    <!-- slow -->                         Python that takes seconds: run with the long checks
-    <!-- given: a problem of two paths --> names that the block takes for granted (given.py)
-    <!-- numbers vary -->                 of what is printed the words are compared, not the numbers
-    <!-- tested: tests/test_adding.py --> a test of its own runs it
+    <!-- needs: eight GPUs -->            the tests lack this: the commands are only parsed
+    <!-- slow -->                         Python that takes seconds; it runs with the slow tests
+    <!-- given: a problem of two paths --> names that given.py defines before the block runs
+    <!-- numbers vary -->                 the numbers in the output are not compared, its text is
+    <!-- tested: tests/test_adding.py --> another test, in this file, runs the block
 """
 
 import re
@@ -28,7 +28,7 @@ class Block(NamedTuple):
     line: int
     language: str
     text: str
-    said: dict[str, str]  # {"needs": "eight GPUs"}
+    comment: dict[str, str]  # {"needs": "eight GPUs"}
 
     @property
     def place(self) -> str:
@@ -54,17 +54,17 @@ def pages() -> dict[str, str]:
 
 def of_page(name: str, text: str) -> list[Block]:
     """Returns all blocks of a page, fenced or indented, also those inside lists."""
-    result, said = [], {}
+    result, comment = [], {}
     for token in MarkdownIt("commonmark").enable("table").parse(text):
         if token.type == "html_block":
-            said = {a or c: b or "" for a, b, c in COMMENT.findall(token.content)}
+            comment = {a or c: b or "" for a, b, c in COMMENT.findall(token.content)}
         elif token.type in ("fence", "code_block"):
             line = (token.map or [0])[0] + 1
             language = token.info if token.type == "fence" else "indented"
-            result.append(Block(name, line, language, token.content, said))
-            said = {}
+            result.append(Block(name, line, language, token.content, comment))
+            comment = {}
         elif token.type != "list_item_open":
-            said = {}
+            comment = {}
     return result
 
 

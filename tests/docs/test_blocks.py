@@ -20,14 +20,14 @@ TIME = re.compile(r"\d[\d.]* (s|min|h|CPU s)\b|\d[\d.]* [KMG]iB")
 
 def is_run(block: Block) -> bool:
     """Returns whether this file runs the block."""
-    return block.language in ("python", "sh", "console") and not block.said.keys() & {
+    return block.language in ("python", "sh", "console") and not block.comment.keys() & {
         "needs",
         "tested",
     }
 
 
 def is_quick(block: Block) -> bool:
-    return is_run(block) and block.language == "python" and "slow" not in block.said
+    return is_run(block) and block.language == "python" and "slow" not in block.comment
 
 
 def test_every_block_has_a_language_and_a_test():
@@ -36,7 +36,7 @@ def test_every_block_has_a_language_and_a_test():
     blocks = [b for page in PAGES if page != "docs/adding.md" for b in BLOCKS[page]]
     for block in blocks:
         page = block.page
-        other = block.said.get("tested", "").partition(",")[0]
+        other = block.comment.get("tested", "").partition(",")[0]
         assert block.language in LANGUAGES, f"{block.place}: {block.language}"
         assert not other or page.split("/")[-1] in (ROOT / other).read_text(), block.place
         assert block.language in ("sh", "console") or not re.search(
@@ -89,8 +89,8 @@ def test_the_walk_of_a_page(page, tmp_path, monkeypatch):
 
 
 def execute(block: Block, names: dict) -> None:
-    if "given" in block.said:
-        names |= given.GIVEN[block.said["given"]]()
+    if "given" in block.comment:
+        names |= given.GIVEN[block.comment["given"]]()
     exec(compile(block.text, block.place, "exec"), names)
 
 
@@ -122,7 +122,7 @@ def compare(block: Block, command: str, printed: str) -> None:
     text = re.sub(r"\\\n\s*", "", block.text)
     below = "\n" + text.partition(f"$ {command}\n")[2]
     shown = below.partition("\n$ ")[0].splitlines()
-    vary = "numbers vary" in block.said
+    vary = "numbers vary" in block.comment
     lines = iter([plain(line, vary) for line in printed.splitlines()])
     for line in shown:
         if line.strip() != "..." and line.strip():
@@ -137,8 +137,8 @@ def plain(line: str, vary: bool) -> str:
 def test_a_block_that_nobody_runs_is_found():
     text = "<!-- slow -->\n```python\n1 / 0\n```\n\n```perl\ndie\n```\n\n    python x.py\n"
     first, second, third = of_page("page.md", text)
-    assert (first.said, is_run(first), is_quick(first)) == ({"slow": ""}, True, False)
-    assert second.language not in LANGUAGES and second.said == {}
+    assert (first.comment, is_run(first), is_quick(first)) == ({"slow": ""}, True, False)
+    assert second.language not in LANGUAGES and second.comment == {}
     assert third.language == "indented" and third.line == 10
     with pytest.raises(ZeroDivisionError):
         execute(first, {})

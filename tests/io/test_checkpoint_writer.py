@@ -60,10 +60,10 @@ def test_the_newest_comes_back_bit_by_bit(saved):
         result = checkpoints.restore(like=state(0))
     back = unflatten_state(result.arrays, state(0))
     assert result.step == 2 and result.note["seconds"] == {"run": 2}
-    for mine, saved_leaf in zip(
+    for restored_leaf, saved_leaf in zip(
         flatten_state(back).values(), flatten_state(state(2)).values(), strict=True
     ):
-        np.testing.assert_array_equal(mine, saved_leaf)
+        np.testing.assert_array_equal(restored_leaf, saved_leaf)
 
 
 def test_training_goes_on_while_a_state_is_hashed(saved, monkeypatch):

@@ -66,7 +66,7 @@ def sweep(python, tmp_path):
     return start
 
 
-def said(process):
+def result_of(process):
     text, _ = process.communicate(timeout=300)
     return process.returncode, text
 
@@ -83,13 +83,13 @@ def each_ended_once(root, lengths):
 
 def test_an_array_ends_and_is_not_submitted_again(sweep, tmp_path):
     lengths = (5, 5, 5, 5)
-    code, text = said(sweep(*lengths))
+    code, text = result_of(sweep(*lengths))
     assert code == 0 and "ran 4 of 4" in text, text
     each_ended_once(tmp_path, lengths)
     jobs = (tmp_path / "slurm/jobs.jsonl").read_text()
     assert jobs.count('"job": "') == 4 and jobs.count("_3") == 1
     assert "step 4/5" in (tmp_path / "run-0.log").read_text()  # beside the run
-    code, text = said(sweep(*lengths))
+    code, text = result_of(sweep(*lengths))
     assert code == 0 and (tmp_path / "slurm/jobs.jsonl").read_text().count("job") == 8, text
 
 
@@ -98,8 +98,8 @@ def test_the_launcher_is_killed_and_the_next_one_watches_the_same_jobs(sweep, cl
     first = sweep(*lengths)
     cluster.until(lambda: read(tmp_path / "run-1/steps"))
     first.kill()
-    said(first)
-    code, text = said(sweep(*lengths))
+    result_of(first)
+    code, text = result_of(sweep(*lengths))
     assert code == 0 and "in the queue already: 2" in text, text
     each_ended_once(tmp_path, lengths)
     assert all(read(tmp_path / f"run-{i}/starts") == "x" for i in (0, 1))
@@ -109,7 +109,7 @@ def test_ctrl_c_leaves_the_jobs_in_the_queue(sweep, cluster, tmp_path):
     first = sweep(30)
     cluster.until(lambda: read(tmp_path / "run-0/steps"))
     first.send_signal(signal.SIGINT)
-    code, text = said(first)
+    code, text = result_of(first)
     assert code == 130 and "still in the queue: 1" in text and "scancel" in text, text
     cluster.until(lambda: (tmp_path / "run-0/result.json").exists())
     each_ended_once(tmp_path, (30,))
@@ -120,7 +120,7 @@ def test_time_is_up_the_run_is_saved_and_queued_again(sweep, cluster, tmp_path):
     cluster.until(lambda: read(tmp_path / "run-0/steps"))
     name = cluster.ask("squeue", "-h", "-o", "%A").split()[0]
     cluster.ask("scancel", "--signal=USR2", name)
-    code, text = said(started)
+    code, text = result_of(started)
     assert code == 0, text
     each_ended_once(tmp_path, (60,))
     assert read(tmp_path / "run-0/starts") == "xx" and read(tmp_path / "run-0/saved") == "x"
@@ -132,7 +132,7 @@ def test_a_preempted_run_goes_on_when_there_is_room(sweep, cluster, tmp_path):
     cluster.until(lambda: all(read(tmp_path / f"run-{i}/steps") for i in range(3)))
     cluster.ask("sbatch", "-p", "urgent", "-n2", "-o", "/dev/null", "--wrap", "sleep 5")
     cluster.until(lambda: any(read(tmp_path / f"run-{i}/saved") for i in range(3)))
-    code, text = said(started)
+    code, text = result_of(started)
     assert code == 0, text
     each_ended_once(tmp_path, lengths)
 
@@ -141,7 +141,7 @@ def test_a_run_that_is_killed_is_started_again(sweep, cluster, tmp_path):
     started = sweep(60)
     cluster.until(lambda: len(read(tmp_path / "run-0/steps")) > 5)
     os.kill(int(read(tmp_path / "run-0/pid")), signal.SIGKILL)
-    code, text = said(started)
+    code, text = result_of(started)
     assert code == 0, text
     each_ended_once(tmp_path, (60,))
     assert read(tmp_path / "run-0/starts") == "xx"
@@ -152,7 +152,7 @@ def test_a_worker_that_is_killed_is_submitted_again(sweep, cluster, tmp_path):
     cluster.until(lambda: len(read(tmp_path / "run-0/steps")) > 5)
     run = int(read(tmp_path / "run-0/pid"))
     os.kill(parent(run), signal.SIGKILL)
-    code, text = said(started)
+    code, text = result_of(started)
     assert code == 0 and "was lost; it is submitted again" in text, text
     each_ended_once(tmp_path, (60,))
     assert read(tmp_path / "run-0/saved") == "x"  # no orphan: it heard of it
@@ -171,7 +171,7 @@ def test_a_node_is_lost_and_the_run_goes_on_elsewhere(sweep, cluster, tmp_path):
     time.sleep(2.0)
     os.kill(parent(run), signal.SIGKILL)
     cluster.start_node(node)
-    code, text = said(started)
+    code, text = result_of(started)
     assert code == 0, text
     each_ended_once(tmp_path, (300,))
 
@@ -184,7 +184,7 @@ def test_the_controller_is_gone_for_a_while(sweep, cluster, tmp_path):
     cluster.until(lambda: (tmp_path / "run-0/result.json").exists())
     time.sleep(3.0)
     cluster.daemon("slurmctld", "-D")
-    code, text = said(started)
+    code, text = result_of(started)
     assert code == 0, text
     each_ended_once(tmp_path, (60,))
 
