@@ -83,9 +83,11 @@ def print_result(workdir: Workdir, everything: bool = False) -> None:
 
 
 def run_title(result: Mapping[str, Any]) -> str:
-    """Returns a title such as "mixit/retrieval, frozen_qk, tiny, 1 seed"."""
+    """Returns a title such as "mixit/retrieval, variant frozen_qk, scale tiny, 1 seed"."""
     config = result["config"]
-    arguments = [str(value) for value in (config.get("arguments") or {}).values() if value]
+    arguments = [
+        f"{name} {value}" for name, value in (config.get("arguments") or {}).items() if value
+    ]
     return ", ".join([config["name"], *arguments, counted(len(result["seeds"]), "seed")])
 
 

@@ -1,8 +1,8 @@
-"""The label of a run in a legend."""
+"""The label of a run in a legend, and the title of its table."""
 
 import pytest
 
-from experiments.cli import flags
+from experiments.cli import describe, flags
 from experiments.recipes import train
 
 
@@ -15,3 +15,11 @@ from experiments.recipes import train
 )
 def test_a_legend_names_the_variant(config, said):
     assert train.label(flags.load_config(config)) == said
+
+
+def test_a_title_names_the_arguments_of_the_config():
+    arguments = {"format": "paper", "scale": "tiny", "variant": ""}
+    result = {"config": {"name": "mixit/retrieval", "arguments": arguments}, "seeds": [0]}
+    assert describe.run_title(result) == "mixit/retrieval, format paper, scale tiny, 1 seed"
+    library = {"config": {"name": "Retrieval"}, "seeds": [0, 1]}
+    assert describe.run_title(library) == "Retrieval, 2 seeds"
