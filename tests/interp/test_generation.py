@@ -37,19 +37,25 @@ def llama():
     return model, jax.tree.map(jnp.asarray, params)
 
 
-def by_full_passes(model, params, prompt, new, edits=None):
-    """Returns the most probable tokens after one prompt, each from a pass over the whole text."""
+def by_full_passes(model, params, edits=None):
+    """Returns a function of a prompt and a number: the most probable tokens after the prompt.
+
+    Each token is from a pass over the whole text.
+    """
 
     @jax.jit
     def logits(tokens):
         return capture.run(model, params, tokens, edits=edits or {})[0]
 
-    size = len(prompt) + new
-    tokens = np.zeros((1, size), np.int32)  # a causal model ignores later tokens
-    tokens[0, : len(prompt)] = prompt
-    for t in range(len(prompt), size):
-        tokens[0, t] = np.asarray(logits(tokens))[0, t - 1].argmax()
-    return tokens[0, len(prompt) :]
+    def continued(prompt, new):
+        size = len(prompt) + new
+        tokens = np.zeros((1, SIZES["length"]), np.int32)  # a causal model ignores later tokens
+        tokens[0, : len(prompt)] = prompt
+        for t in range(len(prompt), size):
+            tokens[0, t] = np.asarray(logits(tokens))[0, t - 1].argmax()
+        return tokens[0, len(prompt) : size]
+
+    return continued
 
 
 @pytest.mark.parametrize("kind", CACHED)
@@ -71,10 +77,11 @@ def test_our_decoders_continue_prompts_of_one_and_of_several_lengths(kind):
     model, params = initialised(**KINDS[kind])
     even = jaxformer.generate(model, params, TOKENS[:, :3], new=9).tokens
     uneven = jaxformer.generate(model, params, ROWS, new=7).tokens
+    continued = by_full_passes(model, params)
     for prompt, row in zip(TOKENS[:, :3].tolist(), even, strict=True):
-        np.testing.assert_array_equal(row, by_full_passes(model, params, prompt, 9))
+        np.testing.assert_array_equal(row, continued(prompt, 9))
     for prompt, row in zip(ROWS, uneven, strict=True):
-        np.testing.assert_array_equal(row, by_full_passes(model, params, prompt, 7))
+        np.testing.assert_array_equal(row, continued(prompt, 7))
 
 
 def test_edits_and_captures_are_those_of_a_full_pass(llama):
@@ -88,9 +95,9 @@ def test_edits_and_captures_are_those_of_a_full_pass(llama):
     }
     prompt, names = [3, 9, 7, 6, 2], ["block_1/attn/weights", "block_1/states"]
     edited = jaxformer.generate(model, params, [prompt], new=6, edits=edits, capture=names)
-    expected = by_full_passes(model, params, prompt, 6, edits)
+    expected = by_full_passes(model, params, edits)(prompt, 6)
     np.testing.assert_array_equal(edited.tokens[0], expected)
-    plain = by_full_passes(model, params, prompt, 6)
+    plain = by_full_passes(model, params)(prompt, 6)
     assert (plain != expected).any()
     text = jnp.array([[*prompt, *expected]])
     kept = capture.run(model, params, text, names=names, edits=edits)[1]
@@ -101,7 +108,8 @@ def test_edits_and_captures_are_those_of_a_full_pass(llama):
 
 def test_prompts_of_several_lengths_stop_at_their_own_tokens(llama):
     model, params = llama
-    alone = [by_full_passes(model, params, prompt, 6) for prompt in ROWS]
+    continued = by_full_passes(model, params)
+    alone = [continued(prompt, 6) for prompt in ROWS]
     stop = int(alone[0][2])
     together = jaxformer.generate(model, params, ROWS, new=6, stop=[stop])
     for row, length, expected in zip(together.tokens, together.lengths, alone, strict=True):
