@@ -31,10 +31,13 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 import jax
 
 from experiments import report
+from experiments.cli import flags
 from experiments.cli.flags import ROOT
+from experiments.ledger import ledger as ledger_module
 from experiments.ledger import read
 from experiments.ledger.ledger import ledger
 from experiments.papers import PAPERS, plots
+from experiments.schedule import planning
 from jaxformer.runtime import figure_style
 from tests import pictures
 
@@ -88,6 +91,26 @@ def read_the_records_once():
     with pytest.MonkeyPatch.context() as patch:
         for module in (read, report):
             patch.setattr(module, "load", load_once)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compute_each_cell_key_once():
+    """Loads the configs of a ledger once in a process; a ledger loads 300 of them in a second."""
+    compute, keys = ledger_module.cell_key, {}
+
+    def compute_once(cell, scale):
+        file = Path(cell.config.partition(":")[0])
+        if flags.ROOT != ROOT or (Path.cwd() != ROOT and file.is_file()):
+            return compute(cell, scale)  # the config of a test
+        name = f"{cell} {scale}"
+        if name not in keys:
+            keys[name] = compute(cell, scale)
+        return keys[name]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (ledger_module, planning):
+            patch.setattr(module, "cell_key", compute_once)
         yield
 
 

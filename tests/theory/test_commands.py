@@ -307,6 +307,6 @@ def test_the_gpt2_example_of_the_signal_page_is_printed(tmp_path, capsys):
     advise.main([str(tmp_path / "config.json"), "--length", "1024"])
     printed = capsys.readouterr().out.splitlines()
     page = (Path(__file__).parents[2] / "docs/signal.md").read_text()
-    block = page.split("$ python -m theory.advise gpt2/config.json --length 1024\n")[1]
+    block = page.split("$ jaxformer advise gpt2/config.json --length 1024\n")[1]
     shown = [line.strip() for line in block.split("```")[0].splitlines()]
     assert len(shown) == 5 and {*shown} <= {*printed}
