@@ -6,7 +6,7 @@ training    one compiled program that trains every variant
 plan        which variant is trained next, within a budget
 judge       decides each comparison with the ledger's statistic
 sentences   states the decided comparisons
-theory      where the network starts
+theory      what the theories of the papers predict
 inside      what each part of a trained network does (effect, pairs)
 page        the HTML page; drawing has the picture of the network
 report      the object that `jaxformer.anatomy` returns

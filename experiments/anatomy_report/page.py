@@ -34,7 +34,7 @@ def page(report: "Report") -> str:
         parts += _inside(report)
     if report.theory:
         lines = "".join(f"<li>{escape(line)}</li>" for line in report.theory)
-        parts += ["<h2>Where the network starts</h2>", f"<ul>{lines}</ul>"]
+        parts += ["<h2>What theory predicts</h2>", f"<ul>{lines}</ul>"]
     parts += ["<h2>How it was made</h2>"]
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
