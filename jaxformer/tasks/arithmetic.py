@@ -2,12 +2,13 @@
 
 Decimal: two numbers with exactly `digits` digits and their sum, then a stop.
 
-    authors   4321+8765=2096.     least significant digit first (1234 + 5678 = 6912 here)
     paper     1234+5678=6912.     as the paper's example prints it
+    authors   4321+8765=2196.     the same sum with all digits reversed
 
 Answer digits have the tokens 20..29. The authors score a position if its input is an answer token.
-So the first answer digit, predicted from "=", is neither trained nor scored, and stop -> pad is
-scored when the sum does not carry over. scored="strict" scores every answer digit and the stop.
+So the first answer digit, which is predicted from "=", is neither trained nor scored. If the sum
+has no carry at its end, the pad after the stop is scored. scored="strict" scores every answer digit
+and the stop.
 """
 
 import math

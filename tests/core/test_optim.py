@@ -1,4 +1,4 @@
-"""Schedules have peak 1; AdamW equals optax's; the clip is global and the decay spares vectors."""
+"""Schedules have peak 1; AdamW equals optax's; the clip is global; only matrices decay."""
 
 import jax.numpy as jnp
 import numpy as np

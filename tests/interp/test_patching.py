@@ -113,7 +113,7 @@ def test_what_comes_later_sends_nothing():
 
 
 def test_bad_patches():
-    with pytest.raises(UserError, match=r"as many tokens, got .*\(3, 5\).*\(3, 4\)"):
+    with pytest.raises(UserError, match=r"equal shapes, got .*\(3, 5\).*\(3, 4\)"):
         capture.patch(DECODER, PARAMS_, TOKENS, TOKENS[:, :4], "final", metric)
     with pytest.raises(UserError, match="Did you mean 'position'"):
         capture.patch(DECODER, PARAMS_, TOKENS, OTHERS, "final", metric, by=("positions",))

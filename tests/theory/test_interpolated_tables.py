@@ -38,8 +38,8 @@ def test_the_file_has_the_numbers_of_make_tables():
         table[9] for table in (rows.overlap_KxM, rows.moment_KxM, rows.cube_KxM, rows.entropy_KxM)
     )
     np.testing.assert_allclose(logs, computed[:3], atol=1e-9)
-    # The integral of the entropy cancels terms of size s^2: beyond s = 100 its rounding error
-    # depends on the processor. The series interpolates, so each node is compared by itself.
+    # The integral of the entropy cancels terms of size s^2, so beyond s = 100 its rounding error
+    # depends on the processor. These nodes are left out. At a node the series has the value there.
     x = chebyshev_nodes(make_tables.N_SPREAD)
     is_accurate = spread_at(x) * np.sqrt(np.log(lengths[9])) < 100
     at_nodes = basis_on_last_axis(x[is_accurate], len(x)) @ np.stack([entropy, computed[3]], -1)

@@ -14,6 +14,7 @@ from jaxformer.models.attention import attention_scores, attention_weights
 from jaxformer.models.layers import rms_normalise
 
 LARGE_T = 1e8  # a length at which the exact theory still differs from the limit
+MIN_ROWS = 16  # for a standard error
 BERT = (0.02, 768, 64, 512)  # standard deviation of weights, width, head dimension, length
 
 
@@ -76,7 +77,7 @@ def beta_of_bert(key) -> float:
 def overlap_of_rows(rng, beta: float, T: int, rows: int) -> tuple[float, float]:
     """Returns mean and standard error of sum_s A_ts^2 over softmax rows of independent scores."""
     values = []
-    for _ in range(max(rows, 16)):
+    for _ in range(max(rows, MIN_ROWS)):
         scores = beta * np.log(T) ** 0.5 * rng.standard_normal(T)
         a = np.exp(scores - scores.max())
         values.append(np.sum(a**2) / np.sum(a) ** 2)

@@ -82,29 +82,34 @@ def _program(model: Model, chosen: tuple[str, ...], metric: Metric) -> Any:
         clean_values = capture(model, params, *clean, names=[re.escape(a) for a in chosen])
 
         def run_case(case_3):
-            def patched(index, address):
-                def replace(value, _):
-                    axis_of = edits.axes(address, value.ndim)
-                    is_patched = case_3[0] == index
-                    for kind, number in zip(KINDS, case_3[1:], strict=True):
-                        axis = axis_of[kind]
-                        if axis is None:
-                            continue
-                        on_axis = (jnp.arange(value.shape[axis]) == number) | (number < 0)
-                        other_axes = [i for i in range(value.ndim) if i != axis]
-                        is_patched = is_patched & jnp.expand_dims(on_axis, other_axes)
-                    return jnp.where(is_patched, clean_values[address], value)
+            def replace(value, address):
+                is_patched = _is_patched(address, value.shape, chosen.index(address), case_3)
+                return jnp.where(is_patched, clean_values[address], value)
 
-                replace.takes_address = True
-                return replace
-
-            new = {re.escape(a): patched(i, a) for i, a in enumerate(chosen)}
+            replace.takes_address = True
+            new = {re.escape(address): replace for address in chosen}
             return metric(intervene(model, params, *corrupted, new))
 
         values = jax.lax.map(jax.vmap(run_case), cases_CxKx3)
         return values.reshape(-1, *values.shape[2:])
 
     return jax.jit(all_cases)
+
+
+def _is_patched(address: str, shape: tuple[int, ...], index: int, case_3: jax.Array) -> jax.Array:
+    """Returns booleans that broadcast to `shape`: the entries that a case of `_cases` patches.
+
+    `index` is the number of the address among all addresses.
+    """
+    axis_of = edits.axes(address, len(shape))
+    is_patched = case_3[0] == index
+    for kind, number in zip(KINDS, case_3[1:], strict=True):
+        axis = axis_of[kind]
+        if axis is not None:
+            on_axis = (jnp.arange(shape[axis]) == number) | (number < 0)
+            other_axes = [i for i in range(len(shape)) if i != axis]
+            is_patched = is_patched & jnp.expand_dims(on_axis, other_axes)
+    return is_patched
 
 
 def _cases(chosen: dict[str, tuple[int, ...]], by: Sequence[str], at_once: int) -> np.ndarray:
@@ -169,7 +174,7 @@ def gradients(
     Example:
         slopes = gradients(model, params, tokens, names="mlp_out", metric=margin)
     """
-    inputs = tuple(part if part is None else jnp.asarray(part) for part in inputs)
+    inputs = _as_inputs(inputs)
     chosen = _addresses(model, inputs, names, ())
     slopes = _values_and_slopes(model, params, inputs, chosen, metric)[1]
     return {address: slopes[address] for address in chosen}
@@ -264,16 +269,19 @@ def _as_shapes(inputs: Any) -> Any:
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), x.dtype), inputs)
 
 
+def _as_inputs(prompts: Any) -> tuple[Any, ...]:
+    """Returns the model's inputs as arrays; tokens alone become a tuple of one input."""
+    inputs = prompts if isinstance(prompts, tuple) else (prompts,)
+    return tuple(part if part is None else jnp.asarray(part) for part in inputs)
+
+
 def _prompts(clean: Any, corrupted: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    pair: Any = tuple(
-        tuple(part if part is None else jnp.asarray(part) for part in inputs)
-        for inputs in (x if isinstance(x, tuple) else (x,) for x in (clean, corrupted))
-    )
+    """Returns the inputs of both prompts; raises UserError if their shapes differ."""
+    pair = _as_inputs(clean), _as_inputs(corrupted)
     first, second = ([jnp.shape(x) for x in inputs] for inputs in pair)
     if first != second:
         raise UserError(
-            "a clean and a corrupted prompt must have as many tokens, got the shapes "
-            f"{first} and {second}."
+            f"a clean and a corrupted prompt must have equal shapes, got {first} and {second}."
         )
     return pair
 
