@@ -33,9 +33,9 @@ def test_the_walk_of_the_signal_page(tmp_path, monkeypatch, capsys):
     config = re.search(r"```json\n(.*?)```", page, re.S)[1]
     Path("config.json").write_text(config)
     walk = page[page.index("My loss does not move") : page.index("## Runs and published models")]
-    asked = re.findall(r"^ *\$ python -m theory\.advise (c.*)\n((?: *[^$`\n]+\n)+)", walk, re.M)
-    assert len(asked) == 4
-    for arguments, shown in asked:
+    commands = re.findall(r"^ *\$ jaxformer advise (c.*)\n((?: *[^$`\n]+\n)+)", walk, re.M)
+    assert len(commands) == 4
+    for arguments, shown in commands:
         advise.main(shlex.split(arguments))
         printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
         lines = [line.strip() for line in shown.splitlines()]
