@@ -28,7 +28,7 @@ html_copy_source = False
 exclude_patterns = ["Thumbs.db"]
 notebooks = "myst_nb" if site_pages.HAS_NOTEBOOKS else "myst_parser"
 if not site_pages.HAS_NOTEBOOKS:
-    print("the site has no notebooks: pip install 'jaxformer[docs]' installs myst-nb")
+    print("the site has no notebooks: pip install -e '.[docs]' installs myst-nb")
 extensions = [notebooks, "sphinx.ext.autodoc"]
 nb_execution_mode = "off"  # the notebooks contain their outputs
 myst_enable_extensions = ["colon_fence", "dollarmath"]
