@@ -30,7 +30,7 @@ from experiments.papers import PAPERS
 from experiments.schedule import devices, launch
 from experiments.schedule.running import check_budget, run_all
 from experiments.site.markdown import linked_rows
-from jaxformer.core.errors import UserError, check_choice
+from jaxformer.core.errors import UserError, check_choice, unknown
 from jaxformer.core.text_format import duration
 from jaxformer.runtime.command_line import Parser, command, seconds
 
@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
         metavar="MODULE:NAME",
         help="your own claims: a Paper or a tuple of papers (default: the five papers)",
     )
-    add("--only", default="", metavar="ROW", help="plan rows whose name begins with this")
+    add("--only", default="", metavar="ROW", help="plan, or run, rows whose name begins with this")
     add(
         "--budget",
         type=seconds,
@@ -122,7 +122,11 @@ def make_runs(args, planned: plan.Plan) -> int:
     named = runs.jobs(planned, args.workdir)
     name_of = {job.workdir: name for name, job in named.items()}
     done = runs.read_records(planned, folder, named)
-    left = [job for name, job in named.items() if name not in done]
+    rows = [row for row in planned.rows if row.item.startswith(args.only)]
+    if not rows:
+        raise unknown("row of the plan", args.only, [row.item for row in planned.rows])
+    wanted = set().union(*(row.runs for row in rows))
+    left = [job for name, job in named.items() if name not in done and name in wanted]
     for job in left:
         if job.is_finished():
             runs.write_record(job.workdir, runs.record_file(folder, name_of[job.workdir]))

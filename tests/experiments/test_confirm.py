@@ -251,3 +251,16 @@ def test_a_budget_that_is_too_small_is_one_line(planned, tmp_path, capsys, monke
     code = confirm.main(["run", f"--plan={file}", "--budget=1s", f"--workdir={tmp_path}"])
     error = capsys.readouterr().err
     assert code == 2 and "a budget of 1 s is too small" in error and error.count("\n") == 1
+
+
+def test_only_some_rows_of_a_plan_are_run(planned, tmp_path, capsys, monkeypatch):
+    made, file = planned
+    started = []
+    monkeypatch.setattr(confirm, "PAPERS", PAPERS)
+    monkeypatch.setattr(confirm, "run_all", lambda left, *_: started.extend(left) or 0)
+    row = made.rows[-1]
+    flags = [f"--plan={file}", f"--workdir={tmp_path}"]
+    assert confirm.main(["run", f"--only={row.item}", *flags]) == 0
+    assert len(started) == len(row.runs) < len(made.runs)
+    assert confirm.main(["run", "--only=Tabel 1", *flags]) == 2
+    assert "unknown row of the plan 'Tabel 1'" in capsys.readouterr().err
