@@ -14,24 +14,23 @@ batch from this block on, and all blocks share one compiled program (`jaxformer.
 Shapes: B pairs, T tokens, N width, H heads, D head width, L blocks, C components of a block.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from jaxformer.core import paths
 from jaxformer.core.errors import UserError
-from jaxformer.interp import surgery
 from jaxformer.interp.answers import Answers, score
 from jaxformer.interp.blocks import Blocks, Pass, block_output, read
+from jaxformer.interp.low_rank import cut_params
 from jaxformer.interp.patching import MAX_TOKENS, first_difference
 from jaxformer.models.model import Model, take_positions
 
 HEADS, ATTENTION, MLP = "attn/heads", "attn/output", "mlp/output"
+MAX_LOGITS = 2**24  # that are in memory at once
 Values = dict[str, jax.Array]  # {address within a block: activation}
 
 
@@ -75,6 +74,11 @@ class Measured:
         self.corrupted = self.blocks.forward(jnp.asarray(corrupted), kept)
         # Earlier states of both prompts are equal in a causal model.
         self.first = first_difference(clean, corrupted) if self.blocks.has_memory else 0
+        everything = np.concatenate([clean, corrupted])
+        # Before this position all prompts have the same tokens, so that means change nothing.
+        self.first_of_all = 0
+        if self.blocks.has_memory:
+            self.first_of_all = first_difference(everything, np.roll(everything, 1, 0))
         has_heads = HEADS in self.clean.values[0]
         n_heads = model.spec.heads if has_heads else 1  # one switch for the whole attention
         rows = list(np.eye(n_heads, dtype=bool)) if has_heads and heads else []
@@ -104,7 +108,7 @@ class Measured:
         def means(clean: Values, corrupted: Values) -> Values:
             return {name: _mean(clean[name], corrupted[name], self.real_BxT) for name in clean}
 
-        return self._replaced(self.clean, means, start=0)
+        return self._replaced(self.clean, means, self.first_of_all)
 
     def resampling(self) -> np.ndarray:
         """Returns scores of clean prompts with a component's value in the corrupted prompt."""
@@ -199,49 +203,6 @@ def component_names(block: int, n_heads: int, has_mlp: bool = True) -> list[str]
     return [f"block_{block}/attn", mlp, *heads]
 
 
-def cut_params(params: Any, kinds: Sequence[str], fractions: Sequence[float]) -> list[Any]:
-    """Returns the parameters of a block with low-rank matrices, for each fraction and kind.
-
-    The matrices are those of `surgery.laser`. Their singular vectors are eigenvectors of M M^T, of
-    which only as many as needed are computed, which takes a tenth of the time.
-
-    Args:
-        params: the parameters of one block.
-        kinds: the modules to cut, "attn" and "mlp", each alone. They change fastest in the result.
-        fractions: of the rank.
-    """
-    new: dict[str, dict[float, Any]] = {}  # {path: {fraction: matrix}}
-    # For matrices of this size, several threads wait for each other: five times the CPU time.
-    with threadpool_limits(1, user_api="blas"):
-        for path, matrix in paths.flatten(params).items():
-            if matrix.ndim == 2:
-                ranks = [surgery.rank_of(matrix, fraction) for fraction in fractions]
-                new[path] = dict(zip(fractions, _low_rank(matrix, ranks), strict=True))
-    return [
-        paths.replace(
-            params,
-            {path: cut[fraction] for path, cut in new.items() if path.startswith(f"{kind}/")},
-        )
-        for fraction in fractions
-        for kind in kinds
-    ]
-
-
-def _low_rank(matrix: jax.Array, ranks: Sequence[int]) -> list[jax.Array]:
-    """Returns the best approximations of a matrix of these ranks."""
-    from scipy.linalg import eigh
-
-    wide = np.asarray(matrix, float)
-    is_tall = wide.shape[0] > wide.shape[1]
-    wide = wide.T if is_tall else wide
-    size, largest = len(wide), max(ranks)
-    if largest == 0:
-        return [jnp.zeros_like(matrix)] * len(ranks)
-    vectors = eigh(wide @ wide.T, subset_by_index=[size - largest, size - 1])[1][:, ::-1]
-    cuts = (vectors[:, :rank] @ (vectors[:, :rank].T @ wide) for rank in ranks)
-    return [jnp.asarray(cut.T if is_tall else cut, matrix.dtype) for cut in cuts]
-
-
 def _mean(clean: jax.Array, corrupted: jax.Array, real_BxT: jax.Array) -> jax.Array:
     """Returns the mean over all prompts that have a token at each position, as (B, T, ..)."""
     weight = jnp.expand_dims(real_BxT.astype(clean.dtype), range(2, clean.ndim))
@@ -306,6 +267,11 @@ def _scored(base_BxTxN, last_RxTxN, position_BxK, start) -> jax.Array:
 
 @partial(jax.jit, static_argnames=("model",))
 def _scores(model, params, states_RxKxN, answers) -> jax.Array:
-    """Returns the scores (C, B) of last states, one case after another."""
+    """Returns the scores (C, B) of last states, for as many cases at once as logits fit."""
     cases = states_RxKxN.reshape(-1, *answers.position_BxK.shape, states_RxKxN.shape[-1])
-    return jax.lax.map(lambda states: score(read(model, params, states), answers), cases)
+    at_once = MAX_LOGITS // (answers.position_BxK.size * model.spec.vocab_size)
+
+    def scores_B(states_BxKxN: jax.Array) -> jax.Array:
+        return score(read(model, params, states_BxKxN), answers)
+
+    return jax.lax.map(scores_B, cases, batch_size=min(max(at_once, 1), len(cases)))

@@ -130,6 +130,24 @@ def test_a_model_without_mlps_and_progress(pairs):
     assert {facts.distance for facts in found.kernels.values()} == {0.0}
 
 
+def test_mean_ablation_is_an_intervention_with_the_mean_over_all_prompts(planted, pairs, examined):
+    """The prompts share their first token, at which the mean changes nothing."""
+    assert (pairs.clean[:, 0] == pairs.corrupted[:, 0]).all() and COPIED == 1
+    heads, address = {}, "block_1/attn/heads"
+    for name in ("clean", "corrupted"):
+        heads[name] = capture.capture(MODEL, planted, getattr(pairs, name), names=[address])[
+            address
+        ]
+    mean = (heads["clean"].mean(0) + heads["corrupted"].mean(0)) / 2
+    new = heads["clean"].at[:, :, 1].set(mean[:, 1])
+    logits = capture.intervene(MODEL, planted, pairs.clean, {address: new})
+    last = np.arange(len(pairs)), LENGTH - 1, pairs.target[:, 0]
+    without = float(jax.nn.log_softmax(logits)[last].mean())
+    by_part = {(effect.part, effect.method): effect.value for effect in examined.effects}
+    loss = by_part["block_1/attn/head_1", "mean ablation"]
+    assert loss == pytest.approx(examined.score - without, abs=1e-4) and loss > 0.5
+
+
 def test_a_recall_model_has_attention_and_mlps(pairs):
     """Its blocks may lack an MLP, and its attention has no heads."""
     model = recall(vocab_size=VOCAB, length=LENGTH, width=8, feed_forward=("none", "mlp"))
