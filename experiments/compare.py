@@ -88,9 +88,13 @@ class Comparison:
                     continue
                 row = {"metric": metric, "run": label, **value}
                 first = next(iter(results.values()))
-                if result is not first and (found := metric_difference(first, result, metric)):
-                    row |= {"difference": found.gap, "low": found.low, "high": found.high}
-                    row["verdict"] = found.verdict()
+                if result is not first and (difference := metric_difference(first, result, metric)):
+                    row |= {
+                        "difference": difference.gap,
+                        "low": difference.low,
+                        "high": difference.high,
+                    }
+                    row["verdict"] = difference.verdict()
                 rows.append(row)
         return rows
 
@@ -233,7 +237,10 @@ def _metrics_table(results: Mapping[str, dict], with_cost: bool) -> Table:
     for metric in metrics:
         differences = [metric_difference(first, other, metric) for other in others]
         if any(differences):
-            texts = (f"{found}: {found.verdict()}" if found else "-" for found in differences)
+            texts = (
+                f"{difference}: {difference.verdict()}" if difference else "-"
+                for difference in differences
+            )
             table.add_row(f"{metric}, difference", "", *texts)
     for name in first.get("baselines", {}):
         values = (result["baselines"].get(name) for result in results.values())

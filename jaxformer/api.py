@@ -13,7 +13,7 @@ from jaxformer.core import optim
 from jaxformer.core.config_fields import json_fields
 from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
-from jaxformer.core.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
+from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.io.run_folder import MemoryWorkdir, config_hash, open_workdir
 from jaxformer.models.pretrained_init import FromParams
 from jaxformer.tasks.source import Data, make_source
@@ -23,7 +23,7 @@ from jaxformer.training.arguments import (
     check_fits,
     optimizers_of,
     population_of,
-    split_settings,
+    settings_of,
     warn_of_unnamed,
 )
 from jaxformer.training.cost import published
@@ -248,7 +248,7 @@ def _prepare(
     rates_given = {"learning_rate": learning_rate}
     rates_given |= {name: settings.get(name) for name in ("schedule", "warmup")}
     has_rates = check_learning_rate(optimizers, rates_given)
-    train_settings, optim_settings = _settings(settings, steps, batch_size, has_rates)
+    train_settings, optim_settings = settings_of(settings, steps, batch_size, has_rates)
     default_rate = 1.0 if has_rates else DEFAULT_LEARNING_RATE
     members = population_of(seeds, default_rate if learning_rate is None else learning_rate)
     if len(members.rates) > 1 and not train_settings.eval_every:
@@ -280,26 +280,6 @@ def _prepare(
     }
     config_json = _config_json(type(task).__name__, members, sections) | build.tokens_of(task)
     return Prepared(phases, train_settings, devices, optimizers, config_json)
-
-
-def _settings(
-    given: Mapping[str, Any], steps: int, batch_size: int, has_rates: bool
-) -> tuple[TrainSettings, OptimSettings]:
-    """Returns the settings of training and of the optimizer, with the defaults of `train`.
-
-    Args:
-      given: the settings that the caller has given, by name.
-      steps: training steps.
-      batch_size: examples per step and member.
-      has_rates: whether the optimizers have their own learning rates.
-    """
-    fields_of = split_settings(given)
-    optim_defaults: dict[str, Any] = {"warmup": min(50, steps // 4)}
-    if has_rates:
-        optim_defaults = {"schedule": "constant", "warmup": 0, "clip": 0.0}
-    train_fields = {"eval_every": max(steps // 10, 1)} | fields_of[TrainSettings]
-    optim_settings = OptimSettings(**(optim_defaults | fields_of[OptimSettings]))
-    return TrainSettings(batch_size, steps, **train_fields), optim_settings
 
 
 def _config_json(name: str, members: Population, sections: Mapping[str, Any]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ USAGE = """What does each part of a transformer do?
 
 @command
 def main(argv: Sequence[str]) -> int:
-    name, *words = argv or ["--help"]
+    name, *arguments = argv or ["--help"]
     if name in ("--help", "-h", "help"):
         print(usage())
     elif name == "--version":
@@ -66,13 +66,13 @@ def main(argv: Sequence[str]) -> int:
     elif name == "configs":
         print("\n".join(list_configs()))
     elif name == "completion":
-        print(completion.script(words[0] if words else ""))
+        print(completion.script(arguments[0] if arguments else ""))
     elif name == "complete":  # called by the shell
-        print("\n".join(completion.complete(" ".join(words), PROGRAMS)))
-    elif name in PROGRAMS and words in (["--help"], ["-h"]):
+        print("\n".join(completion.complete(" ".join(arguments), PROGRAMS)))
+    elif name in PROGRAMS and arguments in (["--help"], ["-h"]):
         print(json.loads(HELP_FILE.read_text())[name])
     elif name in PROGRAMS:
-        return run_program(PROGRAMS[name], words)
+        return run_program(PROGRAMS[name], arguments)
     else:
         choices = ", ".join(PROGRAMS)
         raise UserError(
@@ -81,9 +81,9 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def run_program(program: Program, words: Sequence[str]) -> int:
-    """Runs a program with the words after its name; returns its exit code."""
-    arguments = list(words)
+def run_program(program: Program, arguments: Sequence[str]) -> int:
+    """Runs a program with the arguments after its name; returns its exit code."""
+    arguments = list(arguments)
     if program.first_flag and arguments and not arguments[0].startswith("-"):
         value = arguments[0]
         if program.first_flag == "--config":

@@ -43,16 +43,16 @@ def names_of(
     if task.declared is None:
         return None
     scores, baselines = task.declared
-    seen = (*scores, *ALWAYS)
+    names = (*scores, *ALWAYS)
     if by_group:
-        seen += tuple(f"{name}/{group}" for name in task.grouped for group in groups(task))
+        names += tuple(f"{name}/{group}" for name in task.grouped for group in groups(task))
     unseen = tuple(f"{name}_unseen" for name in scores)
     if values.recipe == "look":
         layers = range(1, build.model(values, task).spec.layers + 1)
-        seen += tuple(f"{name}/layer {layer}" for name in HEAD_METRICS for layer in layers)
-        seen += tuple(f"accuracy/{cut}" for cut in HEAD_CUTS if len(layers) > 1)
+        names += tuple(f"{name}/layer {layer}" for name in HEAD_METRICS for layer in layers)
+        names += tuple(f"accuracy/{cut}" for cut in HEAD_CUTS if len(layers) > 1)
         baselines += tuple(f"{name}_by_chance" for name in HEAD_METRICS)
-    return Names((*seen, *unseen), baselines)
+    return Names((*names, *unseen), baselines)
 
 
 def _is_on_disk(name: str) -> bool:

@@ -108,7 +108,7 @@ class Record:
         return address(self.config_file, self.overrides)
 
     def _sound(self) -> dict[str, bool]:
-        config, labels, made = self.config, self.config["arguments"], self.environment
+        config, labels, environment = self.config, self.config["arguments"], self.environment
         rates = [member.get("learning_rate") for member in self.members if type(member) is dict]
         return {
             "config": isinstance(labels, dict)
@@ -125,8 +125,8 @@ class Record:
             "steps": isinstance(self.steps, int | None) and _is_number_or_null(self.steps),
             "alarms": isinstance(self.alarms, list)
             and all(isinstance(line, str) for line in self.alarms),
-            "environment": isinstance(made.get("versions", {}), dict)
-            and isinstance(made.get("commit"), str | None),
+            "environment": isinstance(environment.get("versions", {}), dict)
+            and isinstance(environment.get("commit"), str | None),
         }
 
 

@@ -214,8 +214,8 @@ def _csv_cells(line: Line) -> list[Any]:
     values = (line.published, value["mean"], value["sem"], value["n"], line.baseline)
     numbers = [float(f"{x:.9g}") if isinstance(x, float) else x for x in values]
     where = [record.scale if record else "", line.verdict, line.baseline_name]
-    made = [commit(record), record.where] if record else ["", ""]
-    return [line.cell, line.metric, *numbers, *where, *made]
+    origin = [commit(record), record.where] if record else ["", ""]
+    return [line.cell, line.metric, *numbers, *where, *origin]
 
 
 def as_latex(row: Row) -> str:

@@ -166,10 +166,10 @@ def _tokenizer(
     if file.exists():
         return tokenizers.from_json(file.read_text(encoding="utf-8"), str(file))
     show(f"tokenizer {kind}")
-    made = loaded or tokenizers.make(kind, _sample(corpus, shares), download)
-    check_round_trip(made, kind, _trial_words(corpus, shares))
-    write_atomically(file, made.as_json().encode())
-    return made
+    new_tokenizer = loaded or tokenizers.make(kind, _sample(corpus, shares), download)
+    check_round_trip(new_tokenizer, kind, _trial_words(corpus, shares))
+    write_atomically(file, new_tokenizer.as_json().encode())
+    return new_tokenizer
 
 
 def _sample(corpus: Corpus, shares) -> Iterator[str]:

@@ -176,9 +176,9 @@ def check_same_arrays(arrays: dict[str, Any], expected: dict[str, Any], where: s
         if path not in expected:
             raise UserError(f"{where} has {path!r}, which this run does not.")
     for path, leaf in expected.items():
-        got, wanted = _type_of(arrays[path]), _type_of(leaf)
-        if got != wanted:
-            raise UserError(f"{where} has {path!r} as {got}, this run needs {wanted}.")
+        got, needed = _type_of(arrays[path]), _type_of(leaf)
+        if got != needed:
+            raise UserError(f"{where} has {path!r} as {got}, this run needs {needed}.")
 
 
 def _type_of(leaf: Any) -> str:

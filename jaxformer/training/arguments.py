@@ -43,7 +43,27 @@ def check_devices(devices: Any) -> None:
         )
 
 
-def split_settings(settings: Mapping[str, Any]) -> dict[type, dict[str, Any]]:
+def settings_of(
+    given: Mapping[str, Any], steps: int, batch_size: int, has_rates: bool
+) -> tuple[TrainSettings, OptimSettings]:
+    """Returns the settings of training and of the optimizer, with the defaults of `train`.
+
+    Args:
+      given: the settings that the caller has given, by name.
+      steps: training steps.
+      batch_size: examples per step and member.
+      has_rates: whether the optimizers have their own learning rates.
+    """
+    fields_of = _split_settings(given)
+    optim_defaults: dict[str, Any] = {"warmup": min(50, steps // 4)}
+    if has_rates:
+        optim_defaults = {"schedule": "constant", "warmup": 0, "clip": 0.0}
+    train_fields = {"eval_every": max(steps // 10, 1)} | fields_of[TrainSettings]
+    optim_settings = OptimSettings(**(optim_defaults | fields_of[OptimSettings]))
+    return TrainSettings(batch_size, steps, **train_fields), optim_settings
+
+
+def _split_settings(settings: Mapping[str, Any]) -> dict[type, dict[str, Any]]:
     """Splits keyword arguments into the fields of TrainSettings and of OptimSettings."""
     names_of = {
         kind: [field.name for field in fields(kind) if field.name not in SEPARATE_ARGUMENTS]

@@ -275,8 +275,8 @@ def phase_of_checkpoint(
     rules: Iterable[Sequence[str]], phases: Sequence[Phase], folder: Any
 ) -> Phase:
     """Returns the phase that wrote a checkpoint with these rules; raises if there is none."""
-    wanted = [tuple(rule) for rule in rules]
+    saved_rules = [tuple(rule) for rule in rules]
     for phase in phases:
-        if [*phase.setup.partition.rules] == wanted:
+        if [*phase.setup.partition.rules] == saved_rules:
             return phase
-    raise UserError(f"the checkpoint in {folder} was written under other rules: {wanted}.")
+    raise UserError(f"the checkpoint in {folder} was written under other rules: {saved_rules}.")

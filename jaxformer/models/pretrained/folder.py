@@ -154,8 +154,8 @@ def _stored_names(
     checkpoint: Checkpoint, entries: list[TensorEntry], spec: PretrainedSpec
 ) -> dict[str, str]:
     """Returns the stored name of each tensor; raises with a list of missing or extra tensors."""
-    theirs = [entry.name for entry in entries]
-    names = checkpoint.stored_names(theirs, tensor_names.PREFIXES[spec.family])
+    published_names = [entry.name for entry in entries]
+    names = checkpoint.stored_names(published_names, tensor_names.PREFIXES[spec.family])
     missing = [name for name in names.values() if name not in checkpoint.names]
     if missing:
         raise UserError(f"{checkpoint.path} lacks {listed(missing)}.")
