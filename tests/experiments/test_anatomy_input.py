@@ -40,6 +40,7 @@ WRONG = {
     "width": (["--task=my_tasks:Small", "--width=7"], "4 heads do not divide"),
     "recipe": (["--config=mixit/sde_paths"], "needs a training config"),
     "config and width": (["--config=mixit/retrieval", "--width=8"], "sets width itself"),
+    "heads": (["--task=my_tasks:Small", "--no-heads"], "--no-heads is for a published model"),
     "no run": (["."], ". is no run"),
     "prepared text": (["--config=text/lm:scale=tiny"], "reads prepared text from disk"),
     "budget": (["--task=my_tasks:Small", "--budget=soon"], "--budget"),
