@@ -3,10 +3,10 @@
     python -m tests.hostile.harness FOLDER SEED KILLS MODULE ARGUMENT...
 
 Each start is a forked child of this process, which has imported everything and used no device.
-"{place}" in an argument becomes the folder of the start, and "{template}" FOLDER/template. If it
-exists, FOLDER/template is copied to the folder of the start first. A kill comes before a drawn call
-that changes a file of the folder, or after a drawn time. The same command is repeated until it
-ends. Its files must then be those of an undisturbed run.
+"{place}" in an argument becomes the folder of the start, and "{template}" FOLDER/template. If no
+argument names it, FOLDER/template is copied to the folder of the start first. A kill comes before a
+drawn call that changes a file of the folder, or after a drawn time. The same command is repeated
+until it ends. Its files must then be those of an undisturbed run.
 """
 
 import builtins
@@ -101,7 +101,10 @@ def start(
     """
     template = place.parent / "template"
     if template.exists() and not place.exists():
-        shutil.copytree(template, place)
+        if any("{template}" in word for word in words):
+            place.mkdir()
+        else:
+            shutil.copytree(template, place)
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
