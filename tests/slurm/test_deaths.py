@@ -1,4 +1,4 @@
-"""Launcher, worker, run and node die; every run ends once. The runs are stand-ins."""
+"""Every run ends once if launchers, workers, runs or nodes die. Stand-ins replace the runs."""
 
 import os
 import signal
@@ -60,7 +60,7 @@ sys.exit(running.run_all(jobs, make_executor=make_executor))
 
 @pytest.fixture
 def sweep(python, tmp_path):
-    """sweep(lengths): a launcher of so many runs, started; they take tenths of a second."""
+    """Returns sweep(lengths), which starts a launcher of runs that take tenths of a second."""
 
     def start(*lengths, partition="main"):
         code = LAUNCHER.format(program=STAND_IN)
@@ -71,7 +71,7 @@ def sweep(python, tmp_path):
 
 @pytest.fixture
 def hold(tmp_path):
-    """The file while which no run ends."""
+    """Returns a file. No run ends as long as the file exists."""
     file = tmp_path / "hold"
     file.touch()
     yield file
