@@ -40,7 +40,7 @@ LAST = [*WALKS][-1]
 def apply(block, root):
     """Writes a file or inserts the lines of a block; returns (commands, Python) to run."""
     head, _, body = block.partition("\n")
-    commands = re.findall(r"^(?:python|make) .*$", block, re.MULTILINE)
+    commands = re.findall(r"^(?:python|jaxformer) .*$", block, re.MULTILINE)
     if not head.startswith("# ") or ".py" not in head:
         return commands, "" if commands else block
     body = "\n".join(line for line in body.split("\n") if line not in commands).rstrip("\n") + "\n"
@@ -130,7 +130,8 @@ def test_a_longer_walk_ends_with_its_runs(followed, heading):
 def follow(followed, heading):
     root, commands, python = followed(heading)
     for command in commands:
-        printed = run(root, *shlex.split(command)[1:])
+        program, *words = shlex.split(command)
+        printed = run(root, *(["-m", "jaxformer"] if program == "jaxformer" else []), *words)
         assert "changed since it ran" not in printed
     for code in python:
         run(root, "-c", code)
