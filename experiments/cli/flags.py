@@ -98,8 +98,11 @@ def config_module(name: str) -> Any:
     except (OSError, ValueError):  # the name is too long or contains NUL
         file = None
     if file is None:
-        hint = did_you_mean(name, config_files())
-        raise UserError(f"no config file {name!r}.{hint} There are {', '.join(config_files())}.")
+        names = config_files()
+        if not name.endswith(".py"):  # as `jaxformer run mixit/retrieval`
+            names = [file.removeprefix("configs/").removesuffix(".py") for file in names]
+        hint = did_you_mean(name, names)
+        raise UserError(f"no config file {name!r}.{hint} `jaxformer configs` lists all configs.")
     spec = importlib.util.spec_from_file_location("config_file", file)
     if spec is None or spec.loader is None:
         raise UserError(f"{name!r} is not a Python file.")

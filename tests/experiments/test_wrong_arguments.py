@@ -18,6 +18,7 @@ RUN = [
     (("train",), "unknown word 'train'"),
     (("--config",), "--config needs a value"),
     (("--config=configs/mixit/retreival.py",), "Did you mean 'configs/mixit/retrieval.py'?"),
+    (("--config=mixit/retreival:scale=tiny",), "Did you mean 'mixit/retrieval'? `jaxformer con"),
     (("--config=README.md",), "is not a Python file"),
     (("--config=configs/mixit/retrieval.py:variant=mixt",), "unknown variant 'mixt'. Did you mean"),
     (("--config=configs/mixit/retrieval.py:scale=big",), "The choices are: tiny, small, paper"),
