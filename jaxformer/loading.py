@@ -197,7 +197,7 @@ def check_run(source: str | Path) -> None:
 
 
 def is_published(source: str | Path) -> bool:
-    """Returns whether a source on this machine is a published model; the hub is not asked."""
+    """Returns whether a source on this machine is a published model, without a network."""
     from jaxformer.models.pretrained import is_pretrained, packages
 
     path, is_package = Path(source), str(source).startswith(packages.PREFIX)
@@ -218,9 +218,9 @@ def published(source: str | Path, revision: str | None = None) -> Path | None:
         if revision is not None:
             raise UserError(f"{source} is no name on the hub: only these have revisions.")
         return hub.path_of(source) if is_published(source) else None
-    # "runs/x" is a missing run if a folder runs exists, otherwise the name "org/name" on the hub.
-    parts = path.parts
-    if path.is_absolute() or len(parts) not in (1, 2) or (len(parts) == 2 and path.parent.is_dir()):
+    # A name on the hub is "name" or "org/name". "runs/x" is a missing run if a folder runs exists.
+    is_in_a_folder = len(path.parts) == 2 and path.parent.is_dir()
+    if path.is_absolute() or len(path.parts) > 2 or not path.parts or is_in_a_folder:
         return None
     return hub.fetch(str(source), revision)
 

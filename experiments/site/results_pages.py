@@ -1,7 +1,7 @@
-"""The generated result pages: RESULTS.md with a line a row, and docs/results/PAPER.md with details.
+"""The generated result pages: RESULTS.md, and docs/results/PAPER.md for each paper.
 
-RESULTS.md has the claim, the numbers of one rule and the verdict of each table and figure. A page
-of docs/results/ has all rules, caveats, commands and records of one paper.
+RESULTS.md has a line for each table and figure: the claim, the numbers of one rule and the verdict.
+A page of docs/results/ has all rules, caveats, commands and records of one paper.
 """
 
 from collections import Counter
@@ -217,13 +217,15 @@ def _rule_lines(row: Row, checks: bool = False) -> list[str]:
     findings = tables.findings_with_sides(row, checks)
     if not findings:
         return []
-    heads = ["additional check" if checks else "rule", "numbers", "required", "verdict", "q"]
+    heads = ["additional check" if checks else "rule", "numbers", "required", "verdict"]
+    heads += [] if checks else ["q"]
     body = []
     for finding, _ in findings:
         required = _required(rules[finding.text])
-        cells = [finding.text, finding.numbers or "-", required, finding.verdict, _q(finding)]
-        body.append([table_cell(cell) for cell in cells[: len(heads) - checks]])
-    return [*table(heads[: len(heads) - checks], body), ""]
+        cells = [finding.text, finding.numbers or "-", required, finding.verdict]
+        cells += [] if checks else [_q(finding)]
+        body.append([table_cell(cell) for cell in cells])
+    return [*table(heads, body), ""]
 
 
 def _q(finding: Finding) -> str:

@@ -171,24 +171,29 @@ class Scale:
         return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
 
     def ticks(self) -> Mapping[float, str]:
-        low, high = self.low, self.high
+        """Returns the labels of the ticks by value: those of the axis, else of round numbers."""
         if self.axis.ticks:
             return self.axis.ticks
-        if self.axis.log:
-            first, last = math.log10(low), math.log10(high)
-            powers = range(math.ceil(first), math.floor(last) + 1)
-            chosen = [10.0**p for p in powers][:: -(-len(powers) // 5) or 1]
-            if len(chosen) < 2:
-                tens = range(math.floor(first), math.ceil(last) + 1)
-                chosen = [v for p in tens for m in (1, 2, 5) if low <= (v := m * 10.0**p) <= high]
-            if len(chosen) > 1:
-                return {v: f"{v:g}" for v in chosen}
+        if self.axis.log and len(values := self._log_values()) > 1:
+            return {v: f"{v:g}" for v in values}
+        low, high = self.low, self.high
         step = 10 ** math.floor(math.log10((high - low) / 3))
         step *= next((m for m in (5, 2) if (high - low) / (step * m) >= 3), 1)
         first = math.ceil(low / step - 1e-9)
         count = int((high - first * step) / step + 1e-9) + 1
         chosen = [(first + i) * step for i in range(count)]
         return {v: f"{v:.6g}" if abs(v) > 1e-12 * step else "0" for v in chosen}
+
+    def _log_values(self) -> list[float]:
+        """Returns at most five powers of ten; with fewer than two, also 2 and 5 times a power."""
+        first, last = math.log10(self.low), math.log10(self.high)
+        powers = range(math.ceil(first), math.floor(last) + 1)
+        if len(powers) > 1:
+            return [10.0**p for p in powers][:: -(-len(powers) // 5)]
+        values = (
+            m * 10.0**p for p in range(math.floor(first), math.ceil(last) + 1) for m in (1, 2, 5)
+        )
+        return [v for v in values if self.low <= v <= self.high]
 
 
 def _label_position(points: Sequence[Point], width: float, level: float) -> Point:

@@ -56,8 +56,10 @@ def _moments(m: int, width: int, samples: int, causal: bool, seed: int) -> dict[
         n = min(CHUNK_SAMPLES, samples - start)
         key = jax.random.fold_in(jax.random.key(seed), start)
         phis = cs.measure(key, phi, width, 1, n, mixing=cs.Mixing(causal))
-        x = np.asarray(phis)[:, *upper] - centre
-        first, second, fourth = first + x.sum(0), second + x.T @ x, fourth + (x**2).T @ (x**2)
+        deviation = np.asarray(phis)[:, *upper] - centre
+        first += deviation.sum(0)
+        second += deviation.T @ deviation
+        fourth += (deviation**2).T @ deviation**2
     mean, cov = first / samples, second / samples
     error = np.sqrt((fourth / samples - cov**2) / samples)
     predicted = np.asarray(cs.one_step_covariance(phi, width, cs.Mixing(causal)))

@@ -22,6 +22,7 @@ from jaxformer.models.pretrained.tensor_layouts import TensorEntry
 from jaxformer.runtime.processes import barrier, is_writer, on_host
 
 SHARD_BYTES = 2 * 2**30  # largest size of a file with several tensors
+SHARD_NAME = re.compile(r"model-\d+-of-\d+\.safetensors")
 TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
     *("generation_config.json", "chat_template.jinja"),
@@ -57,39 +58,55 @@ def save_folder(
     existing = {file.name for file in folder.iterdir() if file.name[0] != "."}
     if existing and "config.json" not in existing:
         raise UserError(f"{folder} has other files; give a new folder.")
+    shards = _shards(entries, flat)
+    for name, shard in shards.items():
+        _write(folder / name, shard, flat, model.spec)
+    if is_writer():
+        files = {INDEX: _index_json(shards, flat)} if len(shards) > 1 else {}
+        files |= {"config.json": _config_json(config, flat)} | tokenizer_files
+        for name, content in files.items():
+            write_atomically(folder / name, content)
+        for name in existing - shards.keys() - files.keys():
+            if name in (SINGLE, INDEX) or SHARD_NAME.fullmatch(name):
+                (folder / name).unlink()  # weights of the replaced model
+    barrier()  # no process reads the folder before it is complete
+    return folder
+
+
+def _shards(entries: list[TensorEntry], flat: Mapping[str, Any]) -> dict[str, list[TensorEntry]]:
+    """Returns {file name: its tensors}; each file has at most SHARD_BYTES, or a single tensor."""
     shards: list[list[TensorEntry]] = [[]]
-    total = size = 0
+    size = 0
     for entry in entries:
-        new = sum(flat[path].nbytes for path in entry.parameters)
-        if size and size + new > SHARD_BYTES:
+        n_bytes = _tensor_bytes(entry, flat)
+        if size and size + n_bytes > SHARD_BYTES:
             shards.append([])
             size = 0
         shards[-1].append(entry)
-        size, total = size + new, total + new
-    names = [SINGLE]
-    if len(shards) > 1:
-        names = [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
-    for name, shard in zip(names, shards):
-        _write(folder / name, shard, flat, model.spec)
-    if not is_writer():
-        barrier()
-        return folder
-    if len(shards) > 1:
-        weight_map = {entry.name: name for name, shard in zip(names, shards) for entry in shard}
-        index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-        write_atomically(folder / INDEX, json.dumps(index, indent=1).encode())
+        size += n_bytes
+    if len(shards) == 1:
+        return {SINGLE: shards[0]}
+    n = len(shards)
+    return {f"model-{i:05}-of-{n:05}.safetensors": shard for i, shard in enumerate(shards, 1)}
+
+
+def _tensor_bytes(entry: TensorEntry, flat: Mapping[str, Any]) -> int:
+    return sum(flat[path].nbytes for path in entry.parameters)
+
+
+def _index_json(shards: Mapping[str, list[TensorEntry]], flat: Mapping[str, Any]) -> bytes:
+    """Returns the index of a folder with several files: the file of each tensor."""
+    weight_map = {entry.name: name for name, shard in shards.items() for entry in shard}
+    total = sum(_tensor_bytes(entry, flat) for shard in shards.values() for entry in shard)
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    return json.dumps(index, indent=1).encode()
+
+
+def _config_json(config: Mapping[str, Any], flat: Mapping[str, Any]) -> bytes:
+    """Returns config.json with the dtype of the parameters."""
     dtype = str(next(iter(flat.values())).dtype)
     without_dtype = {k: v for k, v in config.items() if k not in ("torch_dtype", "dtype")}
-    text = json.dumps(without_dtype | {"torch_dtype": dtype}, indent=2)
-    write_atomically(folder / "config.json", text.encode())
-    for name, content in tokenizer_files.items():
-        write_atomically(folder / name, content)
-    written = {*names, *([INDEX] if len(shards) > 1 else [])}
-    for name in existing - written:
-        if name in (SINGLE, INDEX) or re.fullmatch(r"model-\d+-of-\d+\.safetensors", name):
-            (folder / name).unlink()  # weights of the replaced model
-    barrier()  # no process reads the folder before it is complete
-    return folder
+    return json.dumps(without_dtype | {"torch_dtype": dtype}, indent=2).encode()
 
 
 def _check_whole(model: Pretrained, flat: Mapping[str, Any], entries: list[TensorEntry]) -> None:
