@@ -52,7 +52,7 @@ USAGE = """What does each part of a transformer do?
 
 {programs}
   completion   print the completion of bash or zsh: eval "$(jaxformer completion bash)"
-  configs      list the configs of run, train and sweep
+  configs      list the configs of run, train and sweep; `configs WORD` those with a word
 """
 
 
@@ -64,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
     elif name == "--version":
         print(f"jaxformer {__version__}")
     elif name == "configs":
-        print("\n".join(list_configs()))
+        print("\n".join(list_configs(*arguments)))
     elif name == "completion":
         print(completion.script(arguments[0] if arguments else ""))
     elif name == "complete":  # called by the shell
@@ -99,12 +99,20 @@ def usage() -> str:
     return USAGE.format(programs="\n".join(lines)).rstrip()
 
 
-def list_configs() -> list[str]:
-    """Returns a line for each config: its name and the first sentence of its docstring."""
+def list_configs(*parts: str) -> list[str]:
+    """Returns a line for each config with its name and the first sentence of its docstring.
+
+    Args:
+        parts: only the lines that contain all of these are returned.
+    """
     lines = []
     for name in completion.config_names():
         docstring = ast.get_docstring(ast.parse((ROOT / f"configs/{name}.py").read_text())) or ""
         lines.append(f"{name:40} {docstring.partition(chr(10))[0]}")
+    lines = [line for line in lines if all(part.lower() in line.lower() for part in parts)]
+    if not lines:
+        hint = did_you_mean(parts[0], completion.config_names())
+        raise UserError(f"no config with {' and '.join(map(repr, parts))}.{hint}")
     return lines
 
 

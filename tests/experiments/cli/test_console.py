@@ -103,3 +103,13 @@ def test_bash_completes_the_part_after_the_last_colon(tmp_path):
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True)
     assert done.stdout.strip() == "mixit", done.stderr
+
+
+def test_configs_are_listed_by_a_word(capsys):
+    assert console.main(["configs", "mixit", "Retrieval"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("mixit/retrieval ") for line in lines)
+    assert all("mixit" in line and "retriev" in line.lower() for line in lines)
+    assert console.main(["configs", "mixit/retreival"]) == 2
+    error = capsys.readouterr().err
+    assert error == "error: no config with 'mixit/retreival'. Did you mean 'mixit/retrieval'?\n"
