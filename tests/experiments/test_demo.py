@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from experiments import demo
-from experiments.demo import HEADLINES, Headline, Part
 from experiments.papers import PAPERS, demo_agreement, sentences
+from experiments.papers.demo_headlines import HEADLINES, Headline, Part
 from experiments.schedule import launch, running
 from experiments.schedule.launch import Outcome
 from jaxformer.io.atomic_files import write_json
