@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.anatomy_report import drawing, page_inside
+from experiments.anatomy_report.inside import Inside
 from experiments.anatomy_report.judge import Judged, Table
 from experiments.anatomy_report.parts import ONLY
 from experiments.anatomy_report.sentences import shown, unbroken
@@ -66,11 +67,7 @@ def _lead(report: "Report") -> str:
 
 
 def _first_screen(report: "Report") -> str:
-    picture = ""
-    if report.training is not None and report.training.rows:
-        picture = network(report.training, int(report.settings.get("layers", 1)))
-    elif report.inside is not None:
-        picture = page_inside.effect_tables(report.inside, report.effects)
+    """Returns the sentences beside the drawing, or beside the effects of a published model."""
     items = "".join(
         f'<li class="{sentence.outcome.replace(" ", "-")}">{escape(sentence.text)}</li>'
         for sentence in report.decided
@@ -78,10 +75,16 @@ def _first_screen(report: "Report") -> str:
     items += "".join(f"<li>{escape(text)}</li>" for text, _ in report.effect_sentences)
     if not items:
         items = "<li>Nothing is decided yet: more seeds or prompts are needed.</li>"
-    return (
-        f'<div class="first"><div>{picture}</div>'
-        f'<ul class="sentences" aria-label="What was decided">{items}</ul></div>'
-    )
+    sentences = f'<ul class="sentences" aria-label="What was decided">{items}</ul>'
+    if report.training is not None and report.training.rows:
+        picture = network(report.training, int(report.settings.get("layers", 1)))
+        return f'<div class="first"><div>{picture}</div>{sentences}</div>'
+    if report.inside is not None:
+        tables = page_inside.effect_tables(report.inside, report.effects)
+        return (
+            f'<div class="first model">{sentences}<div>{tables}{_legend(report.inside)}</div></div>'
+        )
+    return f'<div class="first">{sentences}</div>'
 
 
 def network(table: Table, layers: int) -> str:
@@ -172,15 +175,10 @@ def _curves(report: "Report") -> str:
 def _inside(report: "Report") -> list[str]:
     inside = report.inside
     assert inside is not None
-    unit = escape(inside.unit)
-    lead = (
-        f'<p class="small soft">Change of the {unit} over {inside.samples} prompts; bold: decided, '
-        "with all comparisons of the report corrected together. Orange: the part helps. Blue: it "
-        "works against the answer. Point at a number for its interval.</p>"
-    )
-    parts = ["<h2>What each part of the trained network does</h2>", lead]
-    if report.training is not None and report.training.rows:
-        parts.append(page_inside.effect_tables(inside, report.effects))
+    parts = []
+    if report.training is not None and report.training.rows:  # else they are on the first screen
+        tables = page_inside.effect_tables(inside, report.effects)
+        parts = ["<h2>What each part of the trained network does</h2>", _legend(inside), tables]
     parts += [
         f"<p>Not measured: {escape(f'{m}: {why}')}.</p>" for m, why in inside.left_out.items()
     ]
@@ -193,6 +191,15 @@ def _inside(report: "Report") -> list[str]:
         *parts,
         f"<details><summary>Norms and ranks of the matrices</summary>{matrices}</details>",
     ]
+
+
+def _legend(inside: Inside) -> str:
+    """Returns the meaning of numbers and colours in the tables of effects."""
+    return (
+        f'<p class="small soft">Change of the {escape(inside.unit)} over {inside.samples} prompts; '
+        "bold: decided, with all comparisons of the report corrected together. Orange: the part "
+        "helps. Blue: it works against the answer. Point at a number for its interval.</p>"
+    )
 
 
 def _costs(report: "Report") -> str:

@@ -28,7 +28,8 @@ def _table(rows: Sequence[DecidedEffect]) -> str:
     blocks = sorted({part.split("/")[0] for part in cells}, key=_block_number)
     columns = list(dict.fromkeys(part.partition("/")[2] for part in cells))
     columns.sort(key=lambda name: ("head" in name, _block_number(name)))
-    heads = "".join(f"<th>{escape(name.removeprefix('attn/'))}</th>" for name in columns)
+    titles = (name.removeprefix("attn/").replace("_", " ") for name in columns)
+    heads = "".join(f"<th>{escape(title)}</th>" for title in titles)
     lines = []
     for block in reversed(blocks):
         values = "".join(_cell(cells.get(f"{block}/{name}"), largest) for name in columns)

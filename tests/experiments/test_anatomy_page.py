@@ -91,6 +91,14 @@ def test_the_page_is_one_small_file_with_every_decided_sentence(report):
     assert page.count("<h1>") == 1
 
 
+def test_the_page_of_a_published_model_begins_with_its_effects(report):
+    page = Report("model", inside=report.inside, maps=report.maps, tokens=report.tokens).to_html()
+    assert page.index("Attention of block 1, replaced") < page.index('name="effects"')
+    assert page.index('name="effects"') < page.index("<h2>")
+    for text in ("works against the answer", 'class="first model"', "<th>head 0</th>"):
+        assert page.count(text) == 1, text
+
+
 def test_the_drawing_shows_losses_that_were_decided_only(report):
     boxes = {box.part: box for box in drawing.draw(report.training, layers=2).boxes}
     assert boxes["attention"].lines[1] == "removed: −76 %"

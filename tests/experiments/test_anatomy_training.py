@@ -68,6 +68,11 @@ def test_retrieval_needs_no_trained_queries_and_keys_but_attention(tmp_path):
     mixing = report.training.find(parts.ATTENTION, FIXED_MIXING)
     assert mixing.outcome == "worse"
     assert any("cannot replace attention" in text for text in report.sentences)
+    # The circuit has a head in each block: one finds the pair, the other copies its value.
+    helping = [row.effect for row in report.effects if row.is_decided and row.effect.value > 0]
+    heads = {effect.part for effect in helping if effect.method == "resampling"}
+    for block in range(2):
+        assert any(head.startswith(f"block_{block}/attn/head_") for head in heads), heads
     again = api.anatomy(task, **settings, budget=1)
     assert again.sentences == report.sentences
 
