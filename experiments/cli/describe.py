@@ -28,6 +28,8 @@ MEANINGS = {
     "share_of_matmul": "speed relative to one large matrix product",
 }
 HIDDEN_METRICS = ("trained_share", "waiting_share", "share_of_matmul")
+# A narrower terminal wraps the lines of a table; rich would cut its numbers.
+LEAST_TABLE_WIDTH = 72
 
 
 def print_labels(partition: Partition, params: Mapping[str, Any]) -> None:
@@ -136,8 +138,10 @@ def _escape_formula(cell: Any) -> Any:
 
 def show(table: Table, width: int = 120) -> None:
     """Prints a table. `width` counts characters and applies unless stdout is a terminal."""
-    console = Console()
-    (console if console.is_terminal else Console(width=width)).print(table)
+    terminal = Console()
+    if terminal.is_terminal:
+        width = max(terminal.width, LEAST_TABLE_WIDTH)
+    Console(width=width).print(table)
 
 
 def label(variant: str) -> str:

@@ -1,6 +1,7 @@
 """The label of a run in a legend, and the title of its table."""
 
 import pytest
+from rich.table import Table
 
 from experiments.cli import describe, flags
 from experiments.recipes import train
@@ -23,3 +24,13 @@ def test_a_title_names_the_arguments_of_the_config():
     assert describe.run_title(result) == "mixit/retrieval, format paper, scale tiny, 1 seed"
     library = {"config": {"name": "Retrieval"}, "seeds": [0, 1]}
     assert describe.run_title(library) == "Retrieval, 2 seeds"
+
+
+def test_a_narrow_terminal_cuts_no_number(monkeypatch, capsys):
+    for name, value in {"FORCE_COLOR": "1", "COLUMNS": "20"}.items():
+        monkeypatch.setenv(name, value)
+    table = Table("metric", "mean", "meaning", box=None)
+    table.add_row("exact_match", "0.9912345", "share of sequences without an error")
+    describe.show(table)
+    printed = capsys.readouterr().out
+    assert "exact_match" in printed and "0.9912345" in printed
