@@ -184,9 +184,17 @@ def ending(place: Path) -> dict[str, Any]:
         if any(map(file.match, WITH_TIMES)):
             record = json.loads(file.read_text())
             final[name] = {field: record[field] for field in record if field not in TIMES}
+        if file.suffix == ".npz":  # a bit of a zip file's header changes no number
+            final[name] = content_of(file)
         if file.name == "anatomy.html":
             final[name] = DURATION.sub("", file.read_text().replace(str(place), ""))
     return final
+
+
+def content_of(file: Path) -> dict[str, bytes]:
+    """Returns the bytes of the arrays of an .npz file."""
+    with np.load(file) as arrays:
+        return {name: arrays[name].tobytes() for name in arrays.files}
 
 
 def ending_of_run(place: Path) -> dict[str, Any]:
@@ -198,8 +206,7 @@ def ending_of_run(place: Path) -> dict[str, Any]:
     if (place / "metrics.jsonl").exists():
         final["rows"] = (place / "metrics.jsonl").read_text()
     if (place / "arrays.npz").exists():
-        with np.load(place / "arrays.npz") as arrays:
-            final["arrays"] = {name: arrays[name].tobytes() for name in arrays.files}
+        final["arrays"] = content_of(place / "arrays.npz")
     for step in list_steps(place / "ckpt")[:1]:
         note = json.loads((place / f"ckpt/{step}/note/metadata").read_text())
         final["checkpoint"] = note["step"], note["arrays"]
