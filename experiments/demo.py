@@ -24,7 +24,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from experiments.cli.describe import differing_settings
-from experiments.cli.flags import ROOT
+from experiments.cli.flags import IS_CLONE, ROOT
 from experiments.ledger.rules import HELD
 from experiments.papers import PAPERS
 from experiments.papers.demo_headlines import HEADLINES, Headline
@@ -86,7 +86,7 @@ def print_next_commands(finished: Sequence[Job]) -> None:
     if len(trainings) < 2:
         return
     first, *_, last = trainings
-    print("\nNext, after `source .venv/bin/activate`:")
+    print("\nNext, after `source .venv/bin/activate`:" if IS_CLONE else "\nNext:")
     print(f"  jaxformer look {first}")
     print(f"  jaxformer compare {first} {last}")
     print("  jaxformer anatomy --task=retrieval")
