@@ -112,8 +112,8 @@ def test_the_tests_of_configs_take_what_was_added(followed):
     run(root, "-c", BUILD_ADDED)
 
 
-def headings(*words):
-    return [heading for heading in WALKS if heading.startswith(words)]
+def headings(*beginnings):
+    return [heading for heading in WALKS if heading.startswith(beginnings)]
 
 
 @pytest.mark.parametrize("heading", headings(*QUICK))
@@ -130,8 +130,8 @@ def test_a_longer_walk_ends_with_its_runs(followed, heading):
 def follow(followed, heading):
     root, commands, python = followed(heading)
     for command in commands:
-        program, *words = shlex.split(command)
-        printed = run(root, *(["-m", "jaxformer"] if program == "jaxformer" else []), *words)
+        program, *arguments = shlex.split(command)
+        printed = run(root, *(["-m", "jaxformer"] if program == "jaxformer" else []), *arguments)
         assert "changed since it ran" not in printed
     for code in python:
         run(root, "-c", code)

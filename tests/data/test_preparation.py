@@ -175,8 +175,8 @@ def test_wrong_flags_are_one_line(file, tmp_path, capsys):
         (["--dataset=text:FILE", "--test=0.9"], "the share of test must be at most 0.45"),
         ([], "give --dataset=NAME and --out=DIR"),
     ]
-    for words, message in cases:
-        flags = [flag.replace("FILE", str(file)) for flag in words]
+    for arguments, message in cases:
+        flags = [flag.replace("FILE", str(file)) for flag in arguments]
         assert main([*flags, f"--out={tmp_path / 'out'}"]) == 2
         lines = capsys.readouterr().err.strip().splitlines()
         assert message in lines[-1] and not (tmp_path / "out").exists()

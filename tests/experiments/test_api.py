@@ -103,22 +103,22 @@ def small():
 def test_a_model_and_an_optimizer_of_ones_own_resume_and_load(tmp_path, monkeypatch):
     bag = small()
     rules = (("embed/.*", "slow"), (".*", "train"))
-    words = dict(seeds=[3, 5], unfreeze=[(30, ((".*", "train"),))])
+    options = dict(seeds=[3, 5], unfreeze=[(30, ((".*", "train"),))])
 
     def optimizer():  # made anew, as another process would
         return {"train": optax.scale_by_adam(), "slow": optim.SGD()}
 
-    whole = jaxformer.train(TASK, bag, rules, optimizer=optimizer(), **words, **SHORT)
+    whole = jaxformer.train(TASK, bag, rules, optimizer=optimizer(), **options, **SHORT)
 
     folder = dict(workdir=tmp_path, **SHORT)
     callbacks = Session.callbacks
     stop = Every(40, lambda state, step: step == 40 and os.kill(os.getpid(), signal.SIGINT))
     with monkeypatch.context() as patch:
         patch.setattr(Session, "callbacks", lambda self: [stop, *callbacks(self)])
-        half = jaxformer.train(TASK, bag, rules, optimizer=optimizer(), **folder, **words)
+        half = jaxformer.train(TASK, bag, rules, optimizer=optimizer(), **folder, **options)
     with pytest.raises(UserError, match=r"stopped at step 40 of 60.*names a workdir"):
         _ = half.result
-    again = jaxformer.train(TASK, bag, rules, optimizer=optimizer(), **folder, **words)
+    again = jaxformer.train(TASK, bag, rules, optimizer=optimizer(), **folder, **options)
     assert again.result.seeds == [3, 5]
     jax.tree.map(np.testing.assert_array_equal, again.trained.params, whole.trained.params)
 

@@ -141,14 +141,14 @@ def test_a_wrong_workdir_is_refused_and_left_as_it_was(case, finished, tmp_path,
         workdir.mkdir()
         (workdir / "thesis.tex").write_text("mine")
     extra = ["--config.train.steps=70"] if case == "other config" else []
-    words = {
+    messages = {
         "other config": "has another config: 1 fields differ, such as train.steps = 60 there",
         "a file": "cannot write to the workdir",
         "someone's files": "has files but no config.json",
     }
     capsys.readouterr()
     assert main([*tiny(*extra), f"--workdir={workdir}"]) == 2
-    assert words[case] in one_line(capsys)
+    assert messages[case] in one_line(capsys)
     if case == "someone's files":
         assert [f.name for f in workdir.iterdir() if f.suffix] == ["thesis.tex"]
 

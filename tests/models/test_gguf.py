@@ -65,9 +65,9 @@ def refused(file, message):
 def test_bad_files_raise_one_line(llama, tmp_path):
     content, bad = llama.read_bytes(), tmp_path / "bad.gguf"
 
-    def check(changed, words):
+    def check(changed, message):
         bad.write_bytes(changed)
-        refused(bad, words)
+        refused(bad, message)
 
     for size in (0, 3, 20, 200, len(content) // 2, len(content) - 33):
         check(content[:size], "cannot be read|is not a complete GGUF file")

@@ -102,8 +102,8 @@ def test_files_without_the_prefix_and_with_old_constants(copy):
         assert load_folder(copy, "stored")[0].spec.dtype == jnp.dtype("bfloat16")
 
 
-def header(words, size=None):
-    text = json.dumps(words).encode()
+def header(content, size=None):
+    text = json.dumps(content).encode()
     return struct.pack("<Q", len(text) if size is None else size) + text
 
 
@@ -218,7 +218,7 @@ def test_a_config_that_is_not_an_object_raises_one_line(copy):
 
 
 @pytest.mark.parametrize(
-    "kind, fields, words",
+    "kind, fields, message",
     [
         ("gpt2", {"activation_function": "gelo"}, "Did you mean 'gelu'"),
         ("gpt2", {"add_cross_attention": True}, "must be False, got True"),
@@ -230,9 +230,9 @@ def test_a_config_that_is_not_an_object_raises_one_line(copy):
                        "long_factor": [1.0]}}, "longrope needs 2 short"),
     ],
 )  # fmt: skip
-def test_an_unsupported_field_raises_one_line(tmp_path, kind, fields, words):
+def test_an_unsupported_field_raises_one_line(tmp_path, kind, fields, message):
     changed(tiny.save(kind, tmp_path, vocab=24), **fields)
-    refused(tmp_path, words)
+    refused(tmp_path, message)
 
 
 def test_a_missing_field_raises_one_line(tmp_path):

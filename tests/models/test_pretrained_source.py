@@ -61,12 +61,14 @@ def test_a_name_on_the_hub_loads_its_folder(monkeypatch, tmp_path):
     """The name also gives the tokenizer, and the files that are saved with a cut model."""
     model, params, config = jaxformer.load(tiny.save("gpt2", tmp_path / "shelf/org/name", TEXTS))
     monkeypatch.setenv("JAXFORMER_MODELS", str(tmp_path / "shelf"))
-    words = Text("org/name", model.spec.vocab_size)
-    assert words.pieces(" Spain") == Text(tmp_path / "shelf/org/name", 400).pieces(" Spain")
+    text_tokenizer = Text("org/name", model.spec.vocab_size)
+    assert text_tokenizer.pieces(" Spain") == Text(tmp_path / "shelf/org/name", 400).pieces(
+        " Spain"
+    )
     save_folder(tmp_path / "cut", model, params, config, source="org/name")
     assert (tmp_path / "cut/tokenizer.json").is_file()
     with pytest.raises(UserError, match="cannot be written in UTF-8"):
-        words.encode("half of a pair: \ud83d")
+        text_tokenizer.encode("half of a pair: \ud83d")
 
 
 def test_pieces_are_the_tokens_inside_a_text(tmp_path):
@@ -81,11 +83,11 @@ def test_pieces_are_the_tokens_inside_a_text(tmp_path):
         [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
     )
     made.save(str(tmp_path / "tokenizer.json"))
-    words = Text(tmp_path, len(vocab))
-    assert words.encode(" Spain") == [vocab["▁▁"], vocab["Spain"]]
-    assert words.pieces(" Spain") == [vocab["▁Spain"]]
-    assert words.pieces("Spain") == [vocab["Spain"]]
-    assert words.encode("Spain") == [vocab["▁Spain"]]
+    text_tokenizer = Text(tmp_path, len(vocab))
+    assert text_tokenizer.encode(" Spain") == [vocab["▁▁"], vocab["Spain"]]
+    assert text_tokenizer.pieces(" Spain") == [vocab["▁Spain"]]
+    assert text_tokenizer.pieces("Spain") == [vocab["Spain"]]
+    assert text_tokenizer.encode("Spain") == [vocab["▁Spain"]]
 
 
 def test_a_revision_of_a_folder_is_refused(tmp_path):

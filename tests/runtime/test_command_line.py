@@ -34,8 +34,8 @@ def test_both_spellings_of_a_value():
 
 
 def test_fields_are_gathered():
-    words = ["--config.a.b=1", "--config.c", "(('.*', 'train'),)", "--config.d", "-1"]
-    args = parser(fields=True).parse_args(words)
+    arguments = ["--config.a.b=1", "--config.c", "(('.*', 'train'),)", "--config.d", "-1"]
+    args = parser(fields=True).parse_args(arguments)
     assert args.fields == {"a.b": "1", "c": "(('.*', 'train'),)", "d": "-1"}
     assert not [name for name in vars(args) if name.startswith("--")]
 
@@ -65,20 +65,20 @@ def test_wrong_flags():
         (["--dry-run=yes"], "--dry-run takes no value, got 'yes'."),
         (["--config.a=1"], "unknown flag '--config.a=1'"),
     ]
-    for words, message in cases:
+    for arguments, message in cases:
         with pytest.raises(UserError) as error:
-            parser().parse_args(words)
+            parser().parse_args(arguments)
         assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_wrong_fields():
-    for words, message in (
+    for arguments, message in (
         (["--config.a=1", "--config.a=2"], "--config.a is given 2 times."),
         (["--config.a"], "--config.a needs a value."),
         (["--confg.a=1"], "Did you mean '--config.FIELD'? The flags are --help, "),
     ):
         with pytest.raises(UserError) as error:
-            parser(fields=True).parse_args(words)
+            parser(fields=True).parse_args(arguments)
         assert message in str(error.value)
 
 
@@ -186,8 +186,8 @@ sys.exit(main([]))
     ],
 )
 def test_a_command_ends_well_if_its_output_is_not_read(shell, code, said):
-    words = shell.format(f"{shlex.quote(sys.executable)} -c {shlex.quote(PRINTS)}")
-    shown = ["bash", "-o", "pipefail", "-c", words]
+    arguments = shell.format(f"{shlex.quote(sys.executable)} -c {shlex.quote(PRINTS)}")
+    shown = ["bash", "-o", "pipefail", "-c", arguments]
     root = str(Path(__file__).parents[2])
     environment = os.environ | {"PYTHONPATH": root}
     done = subprocess.run(shown, env=environment, capture_output=True, text=True)

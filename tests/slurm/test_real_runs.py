@@ -96,16 +96,20 @@ def run_of(folder: Path, rank: int) -> int:
     """Returns the process of a run in a job of several."""
     for file in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
-            words = (file.parent / "cmdline").read_text().split("\0")
-            is_run = any("run.py" in word for word in words) and f"--workdir={folder}" in words
+            arguments = (file.parent / "cmdline").read_text().split("\0")
+            is_run = (
+                any("run.py" in word for word in arguments) and f"--workdir={folder}" in arguments
+            )
             if is_run and f"SLURM_PROCID={rank}" in file.read_text().split("\0"):
                 return int(file.parent.name)
     raise AssertionError(f"no run of {folder} with rank {rank}")
 
 
 def test_a_batch_script_without_srun_runs_alone(python, cluster, tmp_path):
-    words = " ".join([str(ROOT / ".venv/bin/python"), str(ROOT / "experiments/run.py"), *tiny()])
-    script = f"#!/bin/sh\n{words} --workdir={tmp_path}/run\n{words} --help | head -3\n"
+    arguments = " ".join(
+        [str(ROOT / ".venv/bin/python"), str(ROOT / "experiments/run.py"), *tiny()]
+    )
+    script = f"#!/bin/sh\n{arguments} --workdir={tmp_path}/run\n{arguments} --help | head -3\n"
     (tmp_path / "script.sh").write_text(script)
     done = subprocess.run(
         ["sbatch", "--wait", "-N2", "-n4", "-o", f"{tmp_path}/out", str(tmp_path / "script.sh")],

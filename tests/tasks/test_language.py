@@ -56,11 +56,11 @@ def test_documents_are_cut_padded_and_masked_as_the_authors_do(folder):
     assert task.count(TRAIN) + task.count(VALIDATION) + task.count(TEST) == 600
     batch = batch_of(task, TRAIN, range(100))
     for line, inputs, targets, weights in zip(LINES, *batch, strict=False):
-        words = line.encode()[:11]
+        document_bytes = line.encode()[:11]
         for t in range(10):
-            assert inputs[t] == (words[t] if t < len(words) else 256)
-            assert weights[t] == (t + 1 < len(words))
-            assert not weights[t] or targets[t] == words[t + 1]
+            assert inputs[t] == (document_bytes[t] if t < len(document_bytes) else 256)
+            assert weights[t] == (t + 1 < len(document_bytes))
+            assert not weights[t] or targets[t] == document_bytes[t + 1]
 
 
 def test_every_row_is_visited_once_an_epoch_in_a_new_order():

@@ -132,9 +132,9 @@ def test_rho0_is_in_every_number(tmp_path, capsys):
     assert own["critical_beta"] > zero["critical_beta"] + 0.1
     alike = config_answer(tmp_path, capsys, config_json.BERT, "--rho0", "0.999")
     assert alike["regime"] == "rank collapse" and alike["critical_alpha"] is None
-    words = tmp_path / "words.txt"
-    words.write_text("a b a b")
-    text = config_answer(tmp_path, capsys, config_json.BERT, "--tokens", str(words))
+    text_file = tmp_path / "words.txt"
+    text_file.write_text("a b a b")
+    text = config_answer(tmp_path, capsys, config_json.BERT, "--tokens", str(text_file))
     assert text["rho0"] == pytest.approx((1 + 1 / 3) / 3)  # words repeat in a third of the pairs
 
 

@@ -240,18 +240,18 @@ def gpt2(tmp_path_factory):
 
 @pytest.mark.slow  # three runs of the command
 def test_a_published_model_on_a_text(gpt2, tmp_path, capsys):
-    words, picture = tmp_path / "words.txt", tmp_path / "signal.png"
-    words.write_text(" ".join(tiny.TEXTS))
-    run(advise.main, ["--model", str(gpt2), "--tokens", str(words), "--plot", str(picture)])
+    text_file, picture = tmp_path / "words.txt", tmp_path / "signal.png"
+    text_file.write_text(" ".join(tiny.TEXTS))
+    run(advise.main, ["--model", str(gpt2), "--tokens", str(text_file), "--plot", str(picture)])
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].startswith(f"judged            {gpt2}: gpt2: pre-norm, causal, LayerNorm")
-    assert any(f"sequences of tokens of {words}" in line for line in shown)
+    assert any(f"sequences of tokens of {text_file}" in line for line in shown)
     assert [line.split()[0] for line in shown[-4:-1]] == ["0", "1", "2"] and picture.exists()
     # The token ids of the same text give the same numbers.
-    ids = " ".join(map(str, tiny_text(gpt2).encode(words.read_text())))
+    ids = " ".join(map(str, tiny_text(gpt2).encode(text_file.read_text())))
     (tmp_path / "ids.txt").write_text(ids)
     numbers = []
-    for file in (words, tmp_path / "ids.txt"):
+    for file in (text_file, tmp_path / "ids.txt"):
         run(advise.main, ["--model", str(gpt2), "--tokens", str(file), "--json"])
         numbers.append(json.loads(capsys.readouterr().out)["now"])
     assert numbers[0] == numbers[1]

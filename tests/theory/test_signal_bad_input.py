@@ -47,7 +47,7 @@ def test_large_numbers_that_are_allowed():
 
 
 @pytest.mark.parametrize(
-    "flags, words",
+    "flags, phrases",
     [
         # A network of zeros is not trainable.
         (
@@ -58,11 +58,11 @@ def test_large_numbers_that_are_allowed():
         ([], ["judged            bert: post-norm", "rho0 = 0.3333"]),
     ],
 )
-def test_the_report_on_unusual_networks(tmp_path, capsys, flags, words):
+def test_the_report_on_unusual_networks(tmp_path, capsys, flags, phrases):
     (tmp_path / "config.json").write_text(json.dumps(config_json.BERT))
     run(advise.main, [str(tmp_path / "config.json"), "--length", "64", *flags])
     shown = capsys.readouterr().out
-    assert all(word in shown for word in words), shown
+    assert all(phrase in shown for phrase in phrases), shown
 
 
 def test_an_existing_mlp_residual_is_not_advised():

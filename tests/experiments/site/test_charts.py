@@ -19,10 +19,10 @@ def test_ticks_are_few_short_and_inside_the_frame(low, high, log):
     scale = Scale(Axis("loss", log=log), [low, high], BOTTOM, TOP)
     ticks = scale.ticks()
     assert 2 <= len(ticks) <= 8
-    for value, words in ticks.items():
+    for value, label in ticks.items():
         assert scale.low <= value * (1 + 1e-9) and value <= scale.high * (1 + 1e-9)
-        digits = re.sub(r"e.*|[-.]", "", words).strip("0")
-        assert len(words) <= 6 and float(words) == pytest.approx(value) and len(digits) <= 4
+        digits = re.sub(r"e.*|[-.]", "", label).strip("0")
+        assert len(label) <= 6 and float(label) == pytest.approx(value) and len(digits) <= 4
 
 
 @pytest.mark.parametrize("curve", ["above on the left", "below on the right", "all above"])

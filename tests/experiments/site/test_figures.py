@@ -43,8 +43,8 @@ def test_the_first_and_the_last_of_many_runs_that_differ_in_a_number_are_shown(r
     assert shown(**many, other="layers=3,reading=more") == expected
     many.pop("n6")
     assert shown(**many) == dict.fromkeys(many, "")  # three are all shown
-    words = {f"n{i}": f"when={when}" for i, when in enumerate(("begin", "end", "both", "never"))}
-    assert shown(**words) == dict.fromkeys(words, "")  # a difference in words is another kind
+    fields = {f"n{i}": f"when={when}" for i, when in enumerate(("begin", "end", "both", "never"))}
+    assert shown(**fields) == dict.fromkeys(fields, "")  # a difference in words is another kind
 
 
 def test_a_missing_figure_is_reported(row):

@@ -113,8 +113,8 @@ def test_no_text_of_a_record_becomes_markup(tmp_path):
     result = Reader(page(rows, records, problems, "A title", folder=tmp_path))
     assert result.wrong == [] and "iframe" not in {tag for tag, _ in result.elements}
     ours = {Path(html.__file__).with_name(name).read_text() for name in html.SCRIPTS}
-    for tag, attributes, words in result.texts:  # what runs is ours alone
-        assert tag != "script" or attributes.get("id") == "files" or "".join(words) in ours
+    for tag, attributes, content in result.texts:  # what runs is ours alone
+        assert tag != "script" or attributes.get("id") == "files" or "".join(content) in ours
     assert not [name for _, record in result.elements for name in record if name.startswith("on")]
     for name in ("src", "href", "srcset", "action", "poster"):
         links = [link for link in result.of(name) if not link.startswith(("#", "data:"))]

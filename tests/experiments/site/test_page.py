@@ -88,8 +88,8 @@ def test_flags_and_checks_are_shown_with_the_verdict(rows):
     assert row.checks[0].verdict == HELD
     text = section(row, {})
     check = ("Additional check: <span", "C is below A half: <span")
-    for words in (*row.flags, *check, "Table &lt;40&gt; too"):
-        assert words in text, words
+    for fragment in (*row.flags, *check, "Table &lt;40&gt; too"):
+        assert fragment in text, fragment
     assert "the published number is chance level" in paper_page(rows)
 
 
@@ -210,11 +210,11 @@ def spelled(places, is_comparison, decimals):
 def test_every_number_names_its_record_and_commit(text, reader, results):
     read, checked = reader, 0
     marked = []
-    for _, attributes, words in read.texts:
+    for _, attributes, fragment in read.texts:
         places = attributes.get("data-record", attributes.get("data-records"))
         if places is None:
             continue
-        marked.append("".join(words))
+        marked.append("".join(fragment))
         for part in marked[-1].split(" against "):
             shown = NUMBER.match(part)
             assert shown, part
@@ -224,8 +224,8 @@ def test_every_number_names_its_record_and_commit(text, reader, results):
     assert checked > 10 or not text.count("data-record")
     assert not re.search(r'data-records?="results/[^"]*-[0-9a-f]{12}.json', text)
     # An error bar stands in no other element than those.
-    body = "".join("".join(words) for tag, _, words in read.texts if tag == "body")
-    said = ["".join(words) for _, a, words in read.texts if a.get("class") == "said"]
+    body = "".join("".join(fragment) for tag, _, fragment in read.texts if tag == "body")
+    said = ["".join(fragment) for _, a, fragment in read.texts if a.get("class") == "said"]
     shown = sum(w.count(" ± ") for w in (*marked, *said))
     assert body.count(" ± ") - body.count("mean ± ") == shown
 

@@ -27,12 +27,12 @@ def explained(rule, **known):
 
     finding = rule.judge("it is so", read)
     html = why(ROW, finding, rule)
-    words = re.sub(r"<[^>]*>", "", html)
-    return finding.verdict, words, html
+    plain_text = re.sub(r"<[^>]*>", "", html)
+    return finding.verdict, plain_text, html
 
 
 @pytest.mark.parametrize(
-    "rule, verdict, words",
+    "rule, verdict, expected_text",
     [
         (
             above(of("one"), of("two"), by=0.2),
@@ -50,24 +50,22 @@ def explained(rule, **known):
         ),
     ],
 )
-def test_the_text_states_the_comparison_and_the_verdict_of_the_rule(rule, verdict, words):
+def test_the_text_states_the_comparison_and_the_verdict_of_the_rule(rule, verdict, expected_text):
     judged, text, html = explained(rule)
-    assert judged == verdict and words in text, text
+    assert judged == verdict and expected_text in text, text
     assert f'class="why {verdict.replace(" ", "-")}" data-rule=' in html
 
 
 def test_the_interval_has_the_digits_of_its_width():
-    _, words, _ = explained(above(of("one"), of("two")))
+    _, text, _ = explained(above(of("one"), of("two")))
     assert re.search(
-        r"The difference is 0\.\d{3}, its 95 % interval 0\.\d{3} to 0\.\d{3} \(3 seeds", words
+        r"The difference is 0\.\d{3}, its 95 % interval 0\.\d{3} to 0\.\d{3} \(3 seeds", text
     )
 
 
 def test_an_unknown_error_has_no_interval_and_no_drawing():
-    verdict, words, html = explained(above(of("one"), of("two")), one=Number(0.9, float("nan"), 1))
-    assert (
-        verdict == "cannot tell yet" and "the error is unknown, so the rule is undecided" in words
-    )
+    verdict, text, html = explained(above(of("one"), of("two")), one=Number(0.9, float("nan"), 1))
+    assert verdict == "cannot tell yet" and "the error is unknown, so the rule is undecided" in text
     assert "data-rule" not in html
     assert (
         "They differ by 0.4, without an error"
