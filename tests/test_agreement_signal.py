@@ -31,11 +31,12 @@ def gap(measured, overlaps="exact"):
     }
 
 
-def test_the_gap_closes_with_width():
+@pytest.mark.parametrize("wide_width", [128, pytest.param(256, marks=pytest.mark.slow)])
+def test_the_gap_closes_with_width(wide_width):
     with jax.enable_x64(True):
         networks = [
             measure(keys(n), BLOCK, DEPTH, T, width, dtype=np.float32)
-            for width, n in ((16, 400), (256, 48))
+            for width, n in ((16, 400), (wide_width, 48))
         ]
         narrow, wide = map(gap, networks)
         limit = gap(networks[1], "limit")
