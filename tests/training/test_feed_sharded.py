@@ -45,7 +45,7 @@ for devices in (DeviceSettings(data=1), DeviceSettings(data=2, fsdp=2)):
     if devices.fsdp == 2:
         assert {shard.data.shape for shard in held.addressable_shards} == {(3, 2, 2, 9)}
         assert max(read) == 3 * 2, read
-    batches.append(jax.jit(feed.take)(held, jnp.int32(4)))
+    batches.append(jax.jit(feed.batch)(held, jnp.int32(4)))
 for one, other in zip(*batches):
     np.testing.assert_array_equal(one, other)
 """
