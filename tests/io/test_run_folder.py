@@ -181,3 +181,29 @@ def test_python_objects_in_a_file_of_arrays_are_never_loaded(tmp_path):
     (tmp_path / "x.npy").rename(tmp_path / "arrays.npz")
     with pytest.raises(UserError, match="is damaged: it contains Python objects"):
         finish_run.read_arrays(Workdir(tmp_path))
+
+
+def test_no_bit_of_a_file_of_arrays_hides_an_array(tmp_path):
+    file, arrays = tmp_path / "a.npz", {"x": np.arange(3.0), "y": np.ones(2)}
+    npz_store.write(file, arrays)
+    content, accepted = file.read_bytes(), 0
+    for place in range(len(content) - 350, len(content)):  # the directory of the zip file
+        for bit in (0, 4, 7):
+            flipped = bytearray(content)
+            flipped[place] ^= 1 << bit
+            file.write_bytes(flipped)
+            try:
+                found = npz_store.read(file)
+            except UserError as error:
+                assert "is damaged" in str(error)
+                continue
+            accepted += 1
+            assert {**found}.keys() == arrays.keys(), (place, bit)
+            for name, array in arrays.items():
+                np.testing.assert_array_equal(found[name], array)
+    assert accepted  # such as bits of a date
+
+
+def test_arrays_without_a_checksum_are_read(tmp_path):
+    np.savez(tmp_path / "old.npz", x=np.arange(3.0))
+    assert list(npz_store.read(tmp_path / "old.npz")) == ["x"]
