@@ -1,29 +1,27 @@
-r"""Figure 6 of the associations paper: parameters in the MLP or in attention, for a plain bigram?
+r"""Should a bigram model have its parameters in MLPs or in attention? (arXiv 2406.03068, Figure 6)
 
     python experiments/run.py --config=configs/associations/allocation.py:scale=small
 
-scale  what                                               time              expected
-tiny   one total, MLP shares 0 and .73, 10 steps          20 CPU seconds    it runs
-small  totals 50,000 and 200,000, 5 shares, 3 seeds       2 CPU minutes     the table
-paper  totals to 3 million, 5 seeds, sequences of 256     hours on a GPU    lowest at a large share
+scale  sizes                                              time              expected result
+tiny   5,000 parameters, MLP shares 0 and .73, 10 steps   20 CPU seconds    none: a test run
+small  50,000 and 200,000 parameters, 5 shares, 3 seeds   2 CPU minutes     the table below
+paper  200,000 to 3 million parameters, 5 seeds,          hours on a GPU    lowest loss at a large
+       sequences of 256 tokens                                              MLP share
 
-    share of the MLPs     0     .40    .57    .73    .91     floor
-    loss,  50,000       2.77   2.70   2.72   2.77   3.10     2.45
-    loss, 200,000       2.69   2.65   2.65   2.65   2.73     (errors over seeds .02)
+    share of parameters in MLPs    0     .40    .57    .73    .91     chain
+    loss with 50,000 parameters   2.77   2.70   2.72   2.77   3.10    2.45
+    loss with 200,000             2.69   2.65   2.65   2.65   2.73    2.45
 
-The paper claims that of a fixed number of trained parameters the more are in the MLPs, the lower is
-the loss on the global bigram pi_b after 100 steps, each at its best learning rate. At these totals
-it holds up to a share of .4 (50,000) and .73 (200,000) only: at larger ones the remaining width, 27
-and 53, is below the 65 symbols. The best share grows with the total.
+The paper claims that the loss on a bigram after 100 steps falls with the share of parameters in
+MLPs. At small scale this holds only up to a share of .4 (50,000 parameters) or .73 (200,000). At
+larger shares the width that remains, 27 or 53, is below the 65 symbols of the text. Standard errors
+over seeds are .02. With 800,000 parameters the width is 107 or more at every share.
 
-The data are the bigram chain of the packaged text. The paper gives no sizes: here two layers of the
-recall model, of attention (Wk, Wv, Wo: 3 d^2) and an MLP of m d hidden units (2 m d^2), with
-`multipliers` m = 0, 1, 2, 4, .. and the width d that the total leaves; the share is 2m/(3 + 2m).
-SGD with momentum 0.9; of `learning_rates` the one with the lowest mean loss of the last ten steps
-counts (0.3 in 6 of 10 cells, 0.1 in the others: both are inside the grid). `floor` is the loss of
-the chain itself, `gain` the loss at share 0 minus that at a share, seeds paired. A cell that
-diverges at every rate is reported and left out. With 800,000 parameters the width is 107 or more at
-every share; the row of RESULTS.md on them has rates of .01 to .2.
+The text is drawn from the packaged bigram chain; `floor` is the loss of the chain itself. The paper
+gives no sizes. Each of the two layers has attention with 3 d^2 parameters and an MLP with 2 m d^2,
+so the share of MLPs is 2m / (3 + 2m) for a multiplier m, and the width d follows from the total.
+Each cell uses the best of five learning rates. `gain` is the loss at share 0 minus that at another
+share with the same seed. A cell that diverges at every rate is reported and left out.
 """
 
 from configs import common

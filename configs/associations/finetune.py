@@ -1,27 +1,32 @@
-r"""Fine-tuning from clean to noisy data: which part learns the noise? (Appendix B.1, Figure 8)
+r"""Which part of a model learns the noise in fine-tuning on noisy data? (Figures 4 and 8)
 
     python experiments/run.py --config=configs/associations/finetune.py:scale=small
 
-scale  what                                             time                    expected
-tiny   N=32, T=16, 10 clean and 10 noisy steps          20 CPU seconds          it runs
-small  300 clean, then 400 noisy steps, 3 seeds         75 CPU seconds a seed   the table
-paper  N=65, T=256, d=256, 1,000 and 2,000 steps        hours on a GPU          the claims
+scale  sizes                                      time                    expected result
+tiny   32 symbols, 16 tokens, 10 clean and        20 CPU seconds          none: a test run
+       10 noisy steps
+small  32 symbols, 64 tokens, 300 clean and       75 CPU seconds a seed   the tables below
+       400 noisy steps, 3 seeds
+paper  65 symbols, 256 tokens, width 256,         hours on a GPU          the claims of the paper
+       1,000 clean and 2,000 noisy steps
 
-    small                      attention on ybar minus that on the noise
-    after the clean phase       .054 +- .103
-    after fine-tuning           .805 +- .038
+    small scale, on clean data            right answer     noise
+    full model                            .498 ± .009      .496 ± .008
+    without the last feed-forward layer   .959 ± .001      .007 ± .001
+    without the first one                 .302 ± .035      .673 ± .033
 
-    after fine-tuning          p(correct), p(noise) on clean data
-    full model                 .498 +- .009   .496 +- .008
-    without F2                 .959 +- .001   .007 +- .001
-    without F1                 .302 +- .035   .673 +- .033
+    attention on the right answer minus attention on the noise
+    after the clean phase                 .054 ± .103
+    after fine-tuning                     .805 ± .038
 
-The paper claims that after clean training attention is on ybar and on the noise alike, that in
-fine-tuning the noise is learned within about 5 steps, to near 1, and that attention then avoids it.
-Here p(noise) reaches .670 +- .008 by step 6 (`p_noise_peak`). A run has `recall.pretrain_steps`
-with alpha = 0, then the task's alpha. The rate is 0.03, because 0.1 diverges on clean data.
-protocol=plateau has .01 and 3,000 clean steps, because after 1,500 clean steps at .03 three of five
-seeds diverged when the noise began.
+The paper (arXiv 2406.03068, Appendix B.1) makes three claims. After clean training attention does
+not prefer the answer to the noise. In fine-tuning the probability of the noise rises to near 1
+within about 5 steps. Then attention learns to avoid the noise. Here that probability reaches
+.670 ± .008 by step 6 (`p_noise_peak`).
+
+The first `recall.pretrain_steps` steps have no noise (alpha = 0), the later ones the task's alpha.
+The learning rate is 0.03, because 0.1 diverges on clean data. protocol=plateau uses .01 and 3,000
+clean steps: at .03, after 1,500 clean steps, three of five seeds diverged when the noise began.
 """
 
 from configs import common

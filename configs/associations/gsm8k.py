@@ -1,21 +1,23 @@
-r"""GSM8K with k-shot chain of thought: the full model, and one MLP output cut (Table 2).
+r"""Does cutting one MLP output improve chain of thought on GSM8K? (arXiv 2406.03068, Table 2)
 
-    python experiments/run.py --config=configs/associations/gsm8k.py:model=phi3,shots=1,scale=paper
+    python experiments/run.py --config=configs/associations/gsm8k.py:model=phi3,scale=paper \
         --config.figure.train=train.jsonl --config.figure.test=test.jsonl
 
-scale  what                                                    time
-tiny   a random tiny model on toy sums (meaningless)   10 CPU seconds
-small  the published model, 100 questions                      an hour on a GPU
-paper  the published model, all 1,319 questions                8 hours on a GPU
+scale  sizes                                       time              expected result
+tiny   a random tiny model on toy sums             10 CPU seconds    none: numbers are meaningless
+small  the published model, 100 questions          an hour on a GPU  the table below
+paper  the published model, all 1,319 questions    8 hours on a GPU  the table below
 
-    expected (paper), in %          1 shot        2            4            8
-    Phi-3, full -> cut              56.0 -> 66.1  72.2 -> 74.4 78.2 -> 77.0 82.7 -> 82.3
-    Llama-3.1-8B                    44.7 -> 46.1  50.0 -> 50.7 57.6 -> 55.9 56.0 -> 53.8
-    Llama-3.1-8B-Instruct           72.6 -> 73.6  74.7 -> 75.6 78.5 -> 77.7 79.7 -> 77.0
+    published accuracy in %,
+    full model -> cut model    1 example      2              4              8
+    Phi-3                      56.0 -> 66.1   72.2 -> 74.4   78.2 -> 77.0   82.7 -> 82.3
+    Llama-3.1-8B               44.7 -> 46.1   50.0 -> 50.7   57.6 -> 55.9   56.0 -> 53.8
+    Llama-3.1-8B-Instruct      72.6 -> 73.6   74.7 -> 75.6   78.5 -> 77.7   79.7 -> 77.0
 
-The paper does not state exemplars, decoding and the variant of Phi-3. Here they are the first
-examples of the training file, greedy decoding, and the 4k instruct variant. GSM8K's files are its
-authors' train.jsonl and test.jsonl (github.com/openai/grade-school-math). For weights see
+The argument `shots` is the number of worked examples before each question. The paper states neither
+the examples nor the decoding nor the variant of Phi-3. Here the examples are the first ones of the
+training file, decoding is greedy, and Phi-3 is the 4k instruct variant. The files train.jsonl and
+test.jsonl come from github.com/openai/grade-school-math. For weights see
 configs/associations/published.py.
 """
 

@@ -1,40 +1,43 @@
-r"""Synthetic indirect object identification (Appendix J, Figures 19 and 20).
+r"""Does dropping the last MLP help deeper models on synthetic IOI? (arXiv 2406.03068, Appendix J)
 
     python experiments/run.py --config=configs/associations/ioi.py:layers=3,scale=small
 
 layers     3 | 4 | 5 | 6 | 7
-optimizer  sgd (Figure 19) | adam (Figure 20: the last W1 at rho = .01)
-reading    rarer (the construction, as in IOI: the successor that occurs once) | more (the prose)
+optimizer  sgd (Figure 19) | adam (Figure 20, where W1 of the last MLP keeps 1 % of its rank)
+reading    rarer (the answer is the successor that occurs once) | more (the answer is the
+           successor that occurs more often)
 
-scale  what                                             time                     expected
-tiny   N=32, T=16, d=32, 20 steps                       20 CPU seconds           it runs
-small  N=32, T=32, d=128, 3,000 steps, 3 seeds          2 CPU minutes a seed,    the table
-                                                        3 layers; 4 for 5, 7 for 7
-paper  N=65, T=256, d=256, batch 512, 5,000 steps       hours on a GPU           the claim
+scale  sizes                                     time                     expected result
+tiny   32 symbols, 16 tokens, width 32,          20 CPU seconds           none: a test run
+       20 steps
+small  32 symbols, 32 tokens, width 128,         2 CPU minutes a seed     the table below
+       3,000 steps, 3 seeds                      (5 layers: 4, 7: 7)
+paper  65 symbols, 256 tokens, width 256,        hours on a GPU           the claim of the paper
+       batches of 512, 5,000 steps
 
-    small scale, clean data  p(correct)  p(noise)  without the last MLP  its W1 at 1 %: p(correct)
-    SGD, 3 layers, rarer     .25         .50       .47 / .05             +.24
-    SGD, 3 layers, more      .51         .48       .88 / .02             +.41
-    SGD, 4 layers, rarer     .28         .51       .53 / .06             +.27
-    SGD, 5 layers, rarer     .33         .51       .61 / .07             +.30
-    SGD, 6 layers, rarer     .42         .49       .75 / .05             +.37
-    SGD, 7 layers, rarer     .45         .50       .82 / .06             +.42
-    Adam, 3 layers, rarer    .23         .50       .38 / .20             +.17
-    Adam, 4 layers, rarer    .24         .50       .33 / .33             +.19
-    Adam, 5 layers, rarer    .25         .51       .32 / .35             +.20
+                             full model       without last MLP    last W1 at 1 % of its rank
+    small scale, clean data  answer  noise    answer  noise       gain of the answer
+    SGD, 3 layers, rarer     .25     .50      .47     .05         +.24
+    SGD, 3 layers, more      .51     .48      .88     .02         +.41
+    SGD, 4 layers, rarer     .28     .51      .53     .06         +.27
+    SGD, 5 layers, rarer     .33     .51      .61     .07         +.30
+    SGD, 6 layers, rarer     .42     .49      .75     .05         +.37
+    SGD, 7 layers, rarer     .45     .50      .82     .06         +.42
+    Adam, 3 layers, rarer    .23     .50      .38     .20         +.17
+    Adam, 4 layers, rarer    .24     .50      .33     .33         +.19
+    Adam, 5 layers, rarer    .25     .51      .32     .35         +.20
 
-Standard errors are .03 at most, but up to .06 of SGD with 4 and 5 layers. The paper claims that
-dropping the last MLP raises the accuracy for 3 to 7 layers trained with SGD, and that cutting its
-first matrix to 1 % does so for 3 and 4 layers trained with Adam, 5 not converging. Both hold here,
-and with Adam 5 layers behave as 3 and 4 do. Without the last MLP three layers trained on `rarer`
-still divide their answer between the two successors: all attention is on them, and networks learn
-slowly, and with more layers, which of them occurs once (7: accuracy .945). On `more` three layers
-learn the answer (.998). A rate of 0.03 diverges without the clip of 1. The text contradicts itself:
-the construction makes ybar the rarer successor, in the prose it "appears more". Both readings are
-here. Two tokens follow the trigger, so that guessing one of them has p(correct) .5 on clean data: 3
-layers on `rarer` and every run with Adam stay below it, cut or not. The cut removes the noise, but
-these networks hardly distinguish the two successors: without its last MLP 3 layers of SGD are right
-in .580 +- .015, a guess in .5.
+Numbers are probabilities. Standard errors are at most .03, but up to .06 for SGD with 4 and 5
+layers. In IOI (indirect object identification) two tokens follow the trigger and one of them is the
+answer. The paper claims that dropping the last MLP helps 3 to 7 layers trained with SGD, and that
+the cut to 1 % helps 3 and 4 layers trained with Adam, while 5 do not converge. Both hold here, and
+5 layers with Adam behave like 3 and 4. The paper's construction and its prose disagree on which
+successor is the answer; `reading` selects one of them.
+
+The cut removes the noise, but few of these models find the answer. A guess between the two
+successors is right in .5. On `rarer`, 3 layers of SGD without the last MLP are right in
+.580 ± .015, and 7 layers in .945; on `more`, 3 layers are right in .998. The gradient is clipped at
+1, because the rate of 0.03 diverges otherwise.
 """
 
 from configs import common

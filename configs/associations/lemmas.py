@@ -1,20 +1,24 @@
-r"""The lemmas, the assumptions and the first two theorems of the associations paper, one by one.
+r"""Which lemmas and theorems of the associations paper hold as printed? (arXiv 2406.03068)
 
     python experiments/run.py --config=configs/associations/lemmas.py:scale=small
 
-scale  what                                                     time             expected
-tiny   N = 16, 2,048 samples                                    10 CPU seconds   it runs
-small  N = T/4 = 64, 65,536 samples, 4 trials; counts N = 1000  55 CPU seconds   see below
-paper  the same, 16 trials                                      3 CPU minutes    the same
+scale  sizes                                               time             expected result
+tiny   16 symbols, 64 tokens, 2,048 samples                10 CPU seconds   none: a test run
+small  64 symbols, 256 tokens, 65,536 samples, 4 trials;   55 CPU seconds   the statements below
+       counts with 1,000 symbols
+paper  the same with 16 trials                             3 CPU minutes    the statements below
 
-Each row is a claim of the paper. Theorem 1 is tested at its own error, which its proof takes from
-Lemmas D.1 and D.2: both margins are within it for the inputs of the proof (current token), and
-attention's is outside for the inputs of the statement (current and previous token), where it is
-twice the printed one. Theorem 2 (4) is tested for several free sizes (beta1, beta2) of the paper's
-W_V, which decide its sign, and for the exact W_V, which has the wrong sign unless ybar differs from
-the trigger. The printed variances of Table 3 are too large in rows 4 to 10, so that Lemma D.2's
-bound stays true. G.1 (iii): at a given time alpha decides whether the noise has the smallest
-singular value; at late times it has the largest for every alpha if n >= 4.
+Each row of the result compares one statement of the paper with a measurement. Theorem 1 is allowed
+the error of its own proof (Lemmas D.1 and D.2). Both margins are within it if the input is the
+current token, as in the proof. If the input also has the previous token, as in the statement, the
+margin of attention is twice the printed one. For Theorem 2 (4) the sign depends on the free
+constants beta1 and beta2 of the paper's value matrix. With the exact value matrix the sign is wrong
+unless the answer differs from the trigger.
+
+Rows 4 to 10 of Table 3 print variances that are too large; the bound of Lemma D.2 stays true.
+Theorem G.1 (iii) is about the direction of the smallest singular value. At a given time alpha
+decides whether this is the noise. At late times the noise has the largest singular value for every
+alpha, if n >= 4.
 """
 
 from configs import common

@@ -1,27 +1,31 @@
-r"""Next tokens of published models, full and cut (Tables 1 and 5, Figures 5 and 14 to 17).
+r"""Does cutting an MLP improve the next tokens of published models? (arXiv 2406.03068)
 
     python experiments/run.py --config=configs/associations/published.py:what=table1,scale=paper
 
-what              model and prompts                                   expected (paper)
-table1            Pythia-1B, "Madrid is located in"                    the .499 -> .027,
-                                                                     Spain .079 -> .300
-figure5_fact      the same along 154 revisions of training             the after about 10 steps
-figure5_ioi       Pythia-1B, 100 indirect objects, 154 revisions       IO over the 2.3 -> 12.3
-figure14_*        Pythia 160M, 410M, 1B: 30 prepositions (words),      rank of "the" falls within
-                  40 sentences, 154 revisions                          about 10 steps
-figure15_*        Pythia-410M and 1B, 100 indirect objects             the falls, IO stays
-figure16_*        Pythia-1B, 1.4B, 2.8B, 20 facts of Table 5           the falls against the answer
-figure17          GPT-2 small, Mary and John, layers 9 to 12           the and them fall
+what          model and prompts                                   expected (published, full -> cut)
+table1        Pythia-1B, "Madrid is located in"                   probability of "the" .499 -> .027,
+                                                                  of "Spain" .079 -> .300
+figure5_fact  the same at 154 steps of training                   "the" rises after about 10 steps
+figure5_ioi   Pythia-1B, 100 sentences with an indirect           P(indirect object) / P("the")
+              object (IOI), 154 steps of training                 2.3 -> 12.3
+figure14_*    Pythia 160M, 410M and 1B, 30 prepositions (words)   rank of "the" falls within about
+              or 40 sentences, 154 steps of training              10 steps
+figure15_*    Pythia 410M and 1B, IOI                             "the" falls, the object stays
+figure16_*    Pythia 1B, 1.4B and 2.8B, 20 facts of Table 5       "the" falls against the answer
+figure17      GPT-2 small, Mary and John, layers 9 to 12          "the" and "them" fall
 
-scale  what                                                  time
+scale  sizes                                                 time
 tiny   a random tiny model (its numbers are meaningless)     5 CPU seconds
-small  the published model, 20 prompts, 12 revisions         20 minutes on a CPU
-paper  all prompts, all 154 revisions                        hours: each revision is downloaded
+small  the published model, 20 prompts, 12 steps             20 minutes on a CPU
+paper  all prompts, all 154 steps                            hours: each step is a download
 
-Weights come from the hub, or from a folder: --config.figure.source=FOLDER, or a folder of folders
-named as on the hub in the variable JAXFORMER_MODELS (DIR/EleutherAI/pythia-1b, and
-DIR/EleutherAI/pythia-1b@step1000 for a revision). Layers are 1-based in the paper: its layer 16 is
-block_15. Matrices and fractions are those of its appendix C.2.
+The cut matrices and the ranks that they keep are those of the paper's appendix C.2. The paper
+counts layers from 1: its layer 16 is block_15. Steps of training are revisions of the model on the
+hub.
+
+Weights come from the hub or from a folder, given by --config.figure.source=FOLDER. Several models
+can be in one folder, named as on the hub, to which the variable JAXFORMER_MODELS points:
+FOLDER/EleutherAI/pythia-1b, and FOLDER/EleutherAI/pythia-1b@step1000 for a revision.
 """
 
 from configs import common

@@ -1,15 +1,18 @@
-r"""Figure 18 of the associations paper: a low rank forgets the noise, with random embeddings too.
+r"""Does a low rank remove the noise with random embeddings too? (arXiv 2406.03068, Figure 18)
 
     python experiments/run.py --config=configs/associations/random_embeddings.py:scale=small
 
-scale  what                                              time             expected
-tiny   n=3, d=12, 3 seeds, 200 steps                     5 CPU seconds    losses fall
-small  n=3, d=8 and 12, 20 seeds, 2,000 steps            10 CPU seconds   full .0316, rank 2 .012
-paper  the same, 4,000 steps                             20 CPU seconds   rank 2 below full, 100 %
+scale  sizes                                 time             expected loss on clean labels
+tiny   3 inputs, width 12, 3 seeds,          5 CPU seconds    falls in training
+       200 steps
+small  3 inputs, widths 8 and 12,            10 CPU seconds   full rank .0316, rank 2 .012
+       20 seeds, 2,000 steps
+paper  the same with 4,000 steps             20 CPU seconds   rank 2 below full rank in all runs
 
-The paper claims that truncating W to rank 2 lowers the loss on pure labels far below the 0.03 =
--log(1 - alpha) of the full W. Its text calls this Figure 5; its learning rate and number of steps
-are not given: with 0.1 instead of 1 only 70 % (d=12) and 40 % (d=8) of the runs show it by 4,000.
+The paper claims that truncating the weight matrix W to rank 2 lowers the loss on clean labels far
+below the 0.03 = -log(1 - alpha) of the full matrix. Its text calls the figure Figure 5 and gives
+neither the learning rate nor the number of steps. Here the rate is 1. With 0.1, only 70 % (width
+12) and 40 % (width 8) of the runs show the effect after 4,000 steps.
 """
 
 from configs import common

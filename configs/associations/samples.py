@@ -1,14 +1,18 @@
-r"""Samples that one gradient step needs to predict the noise (arXiv 2406.03068, below Theorem 1).
+r"""Do attention and the feed-forward layer need equally many samples to predict the noise?
 
     python experiments/run.py --config=configs/associations/samples.py:scale=small
 
-scale  what                                       time            expected
-tiny   N = 8 and 16, m up to 64, 2 seeds          10 CPU seconds  it runs
-small  N = 16 to 128, m up to 512, 8 seeds        2 CPU minutes   both need about 3 samples
-paper  the same as small                          2 CPU minutes   the paper states orders
+scale  sizes                                        time            expected result
+tiny   8 and 16 symbols, up to 64 samples,          10 CPU seconds  none: a test run
+       2 seeds
+small  16 to 128 symbols, up to 512 samples,        2 CPU minutes   both need about 3 samples
+       8 seeds
+paper  the same as small                            2 CPU minutes   the paper states orders only
 
-The paper observes that m of order 1 suffices for the feed-forward layer, and m of order N for
-attention. m suffices if the margin of the noise reaches half of its value in Theorem 1. T = 4 N.
+Both layers make one gradient step on the given number of samples. The samples suffice if the margin
+of the noise reaches half of its value in Theorem 1 (arXiv 2406.03068). Below that theorem the paper
+observes that the feed-forward layer needs a constant number of samples, and attention a number that
+grows like the number of symbols. A sequence has four times as many tokens as there are symbols.
 """
 
 from configs import common

@@ -1,17 +1,21 @@
-r"""Theorems and tables of lemmas of the associations paper: predicted, measured, verdict.
+r"""Do the theorems and lemmas of the associations paper agree with measurements? (arXiv 2406.03068)
 
     python experiments/run.py --config=configs/associations/theory.py:scale=small
 
-scale  what                                             time             expected: rows that hold
-tiny   N = 16, too small for the limits                 12 CPU seconds   37 (12, 10)
-small  N = T/4 = 64, 4,096 samples; counts at N = 1000  25 CPU seconds   39 (15, 5)
-paper  the same with 8 times the samples                CPU minutes      39 (15, 5)
+                                                                 expected numbers of statements
+scale  sizes                                    time             hold   corrected   fail
+tiny   16 symbols, 64 tokens (too few for the   12 CPU seconds   37     12          10
+       limits)
+small  64 symbols, 256 tokens, 4,096 samples;   25 CPU seconds   39     15          5
+       counts with 1,000 symbols
+paper  the same with 8 times the samples        CPU minutes      39     15          5
 
-A row compares a claim of the paper with a measurement: it holds or, in brackets, holds with a
-corrected constant, or fails. docs/associations.md explains the rows that do not hold. Limits are
-tested at 2 %, Theorem 1 at 4 %. Theorem 2 is tested at N = 256 within 12 %, because its corrections
-are of order 1/N (6 % at N = 256). T is the length, N the vocabulary without the noise token, and
-alpha the probability of the noise token.
+Each row of the result compares one statement with a measurement. The statement holds as printed, or
+with a corrected constant, or it fails. docs/associations.md explains those that do not hold.
+
+The tolerance is 2 % for limits and 4 % for Theorem 1. For Theorem 2 it is 12 % with 256 symbols,
+because its error is of order 1 / symbols (6 % there). In the statements, T is the number of tokens,
+N the number of symbols without the noise, and alpha the probability of the noise.
 """
 
 from configs import common

@@ -1,18 +1,25 @@
-r"""Several triggers, each with a separate target (Appendix B.4, Figure 9).
+r"""Does the model match each of several triggers only with itself? (arXiv 2406.03068, Figure 9)
 
     python experiments/run.py --config=configs/associations/triggers.py:scale=small
 
-scale  what                                             time                    expected
-tiny   three triggers, N=32, T=16, 20 steps             20 CPU seconds          it runs
-small  three triggers, N=32, T=64, 300 steps, 3 seeds   35 CPU seconds a seed   21 and -4 (below)
-paper  five triggers, N=65, T=256, d=256                hours on a GPU          a diagonal
+scale  sizes                                      time                    expected result
+tiny   3 triggers, 32 symbols, 16 tokens,         20 CPU seconds          none: a test run
+       20 steps
+small  3 triggers, 32 symbols, 64 tokens,         35 CPU seconds a seed   the table below
+       300 steps, 3 seeds
+paper  5 triggers, 65 symbols, 256 tokens,        hours on a GPU          large values on the
+       width 256                                                          diagonal only
 
-The paper claims that each trigger is matched with itself only: in the second map of memories.png
-the triggers' rows and columns are large on the diagonal. `induction_triggers` is the mean logit
-there, in standard deviations of all logits but those of two triggers; `induction_mixed` that of two
-different triggers, `induction_others` that of a token with itself that is no trigger. Small: 21 +-
-1, -4.0 +- .5 and .12 +- .05 (with one trigger, recall.py: 21 +- 2, none and .04), and without F2
-p(correct) is .93 for .51. The triggers are the most frequent symbols.
+    mean attention logit at small scale                    3 triggers    1 trigger (recall.py)
+    a trigger with itself (`induction_triggers`)           21 ± 1        21 ± 2
+    two different triggers (`induction_mixed`)             -4.0 ± .5     none
+    another token with itself (`induction_others`)         .12 ± .05     .04
+
+The unit of the table is the standard deviation of all logits except those of two triggers. The
+logits are drawn in the second map of memories.png. With three triggers, cutting out the last
+feed-forward layer raises the probability of the right answer from .51 to .93.
+
+The triggers are the most frequent symbols, each with its own answer in a sequence (Appendix B.4).
 """
 
 from configs import common

@@ -1,19 +1,20 @@
-"""Bits stored by each part: a table too large for any variant (MixiT papers, Table 4).
+"""Measures how many bits each variant stores per trained parameter (MixiT papers, Table 4).
 
     python experiments/run.py --config=configs/mixit/capacity.py:variant=standard,scale=small
 
 variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
 preset   paper (the text) | authors | authors_deep (their code; its biases give Table 4's counts)
 
-scale  what                            time                expected bits per trained parameter
-                                                           (Standard, Frozen-QK, Frozen-MLP, MixiT)
-tiny   16 x 16 entries, n=8            15 CPU seconds      it runs
-small  96 x 96 entries, n=16, 3 seeds  5 CPU minutes       2.3, 2.3, 1.4, 2.0
-paper  512 x 512 entries, n=128        an hour on a GPU    2.98, 2.25, 1.13 and 2.18
+scale  sizes                                 time              expected bits per trained parameter
+tiny   table of 16 x 16 entries, width 8     15 CPU seconds    none: a test run
+small  96 x 96 entries, width 16, 3 seeds    5 CPU minutes     Standard 2.3, Frozen-QK 2.3,
+                                                               Frozen-MLP 1.4, MixiT 2.0
+paper  512 x 512 entries, width 128          an hour on a GPU  published: Standard 2.98, Frozen-QK
+       (the sizes of Table 4)                                  2.25, Frozen-MLP 1.13, MixiT 2.18
 
-The task is that of configs/mixit/memorization.py, with so few parameters that the accuracy stays
-below 100 %: only then do bits per parameter measure the capacity. The small table needs 4.2 bits
-for each parameter of Standard, the paper's 3.0. Paper scale is that of Table 4, n = 128.
+The task is that of configs/mixit/memorization.py, but the networks are too small to learn the whole
+table. Only an accuracy below 100 % shows how much a network can store. The complete small table
+would need 4.2 bits per parameter of Standard, the complete table of the paper 3.0.
 """
 
 from configs import common

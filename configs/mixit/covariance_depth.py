@@ -1,30 +1,31 @@
-r"""Covariance of the last layer's tokens against depth (MixiT paper, version B, Table 6).
+r"""Do tokens become more alike with depth, and less so in MixiT? (MixiT paper, version B, Table 6)
 
     python experiments/run.py --config=configs/mixit/covariance_depth.py:scale=small
 
-when    initialisation | trained (each depth for 600 steps on text, measured on held-out text)
+when    initialisation | trained (each depth is trained on text, then measured on held-out text)
 trains  all (what MixiT trains: everything but the mixing) | embeddings (as the random transformer)
-preset  paper (the text) | branches (the text with branches times 4/L) | authors (their code, with
-        skips of 1/sqrt(2)) | authors_deep (their script for text: branches times 4/L, and more)
+preset  paper (the text) | branches (the text, branches times 4 / layers) | authors (their code:
+        skips times 1/sqrt(2)) | authors_deep (their script for text: branches times 4 / layers)
 
-scale  what                                            time             expected verdicts
-tiny   n=32, L = 2, 4, 8, 2 seeds                      10 CPU seconds   all 1
-small  n=128, L = 2 to 32, 5 seeds                     15 CPU seconds   all 1 but cosine_grows
-paper  n=512, L = 2 to 32, sequences of 256, 10 seeds  minutes          the same
-tiny   when=trained: n=16, L = 2, 4, 10 steps          40 CPU seconds   it runs
-small  when=trained: n=32, L = 2 to 32, 3 seeds        20 CPU minutes   see below
-paper  when=trained: n=512, 5,000 steps of 512         GPU hours        not yet run
+scale  sizes                                      time             expected verdicts (1 is true)
+tiny   width 32, 2 to 8 layers, 2 seeds           10 CPU seconds   all 1
+small  width 128, 2 to 32 layers, 5 seeds         15 CPU seconds   all 1 except `cosine_grows`
+paper  width 512, 2 to 32 layers, 10 seeds        minutes          all 1 except `cosine_grows`
+tiny   when=trained: width 16, 10 steps           40 CPU seconds   none: a test run
+small  when=trained: width 32, 600 steps,         20 CPU minutes   the table of docs/sde.md
+       3 seeds
+paper  when=trained: width 512, 5,000 steps,      GPU hours        not yet run
+       batches of 512
 
-The paper claims that tokens become similar with depth, more in a random transformer than in MixiT.
-The verdict has two parts: growth from L=2 to 32, and MixiT below the random transformer at every L.
-The printed row itself is not monotone. `covariance` (raw) depends on scale and similarity, `cosine`
-on similarity only. At initialisation tokens follow Zipf's law and are measured before the final
-norm.
+The paper claims that tokens become similar with depth, more so in a random transformer than in
+MixiT. `covariance` is the paper's measure, which also depends on the length of the vectors;
+`cosine` does not. A verdict ending in `_grows` compares 32 layers with 2; one ending in
+`_mixit_below` compares the two models at every depth. The paper's own row is not monotone in depth.
 
-Table 6 has trained networks on Wikitext. Here the text is `figure.text`, by default the packaged
-chain, on which no model can be better than the bigram. A network that ends above the unigram loss
-has learned nothing about depth; the run prints this and its record has it. Two choices, what is
-trained and whether branches shrink with the depth, are crossed: docs/sde.md has the result.
+Table 6 has networks trained on Wikitext. Here `figure.text` names the text; the default is the
+packaged bigram chain. A network whose loss ends above that of token frequencies has learned nothing
+about depth, and the run reports this. At initialisation, tokens follow Zipf's law and states are
+measured before the final norm.
 """
 
 from configs import common

@@ -1,23 +1,25 @@
-"""Dyck-1, balanced parentheses (MixiT papers, Table 1): is counting enough, or does order matter?
+"""Can fixed random mixing decide whether parentheses are balanced? (Dyck-1; MixiT papers, Table 1)
 
     python experiments/run.py --config=configs/mixit/dyck.py:variant=mixit,scale=small
 
 variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
 preset   paper (the text) | authors | authors_deep (their code; see configs/common.py)
 
-scale  what                                 time               expected accuracy
-tiny   K=6 pairs, n=32                      20 CPU seconds     above chance
-small  K=20 pairs, n=64, H=16, 3 seeds      1 to 3 CPU min     Standard, Frozen-QK 99.9 % (counts
-                                            (MixiT 20)         and ends 98 %)
-paper  K=40 pairs, n=512, L=4, H=64         hours on a GPU     95.8, 97.4, 96.2 % (Standard,
-                                                               Frozen-QK, MixiT)
+scale  sizes                                 time               expected test accuracy
+tiny   up to 6 pairs, width 32               20 CPU seconds     above the trivial predictors
+small  up to 20 pairs, width 64, 16 heads,   1 to 3 CPU min     Standard and Frozen-QK 99.9 %
+       3 seeds                               (MixiT 20)         (trivial predictor: 98 %)
+paper  up to 40 pairs, width 512, 4 layers,  hours on a GPU     published: Standard 95.8 %,
+       64 heads, 3 seeds                                        Frozen-QK 97.4 %, MixiT 96.2 %
 
-Comparing the counts of "(" and ")" scores 93.5 %, and with the two ends 97.8 % (K = 40), as much as
-the published 95.8 to 97.4 %. `accuracy_hard` is the score on strings with equal counts that are not
-balanced, where this heuristic is always wrong. The paper's "length 40" is K = 20 if it counts
-parentheses: --config.task.pairs=20. With the authors' split, data.split=redraw, short strings occur
-in the test set only and Frozen-QK ends at 95 +- 2 % (docs/mixit.md). Scores by length, such as
-`accuracy/length=1-2`, show on which strings.
+Counting is almost enough. At 40 pairs, comparing the numbers of "(" and ")" scores 93.5 %, and also
+looking at the first and last symbol scores 97.8 %. The published accuracies are no higher.
+`accuracy_hard` is the accuracy on strings with equal numbers that are not balanced, where counting
+is always wrong.
+
+The paper's "length 40" means 20 pairs if it counts parentheses: --config.task.pairs=20. With the
+authors' split (--config.data.split=redraw) short strings occur only in the test set, and Frozen-QK
+ends at 95 ± 2 % (docs/mixit.md). `accuracy/length=1-2` and its neighbours are accuracies by length.
 """
 
 from configs import common

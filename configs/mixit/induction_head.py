@@ -4,19 +4,23 @@
 
 variant  frozen_qk | standard | frozen_mlp | random
 
-scale  what                                  time              expected
-tiny   retrieval, n=64, M=6, one seed        20 CPU seconds    it runs
-small  n=64, M=8, 3 seeds, 2 rates           40 CPU seconds    the strongest heads of Frozen-QK:
-                                                               .58 +- .02 and .923 +- .010 (8 seeds)
-paper  n=1024, M=30, V=256                   hours on a GPU    the claim
+scale  sizes                                 time              expected attention of Frozen-QK
+tiny   width 64, up to 6 pairs, one seed     20 CPU seconds    none: a test run
+small  width 64, up to 8 pairs, 3 seeds,     40 CPU seconds    pairing .58 ± .02, induction
+       2 learning rates                                        .923 ± .010 (over 8 seeds)
+paper  width 1024, up to 30 pairs,           hours on a GPU    the paper claims that it does
+       256 symbols
 
-Trains on retrieval as in configs/mixit/retrieval.py, then measures the attention of the chosen
-members on the test set. An induction head has two numbers, each of the strongest head of a layer:
-`pairing/layer 1`, attention from the answer in the context to its key, and `induction/layer 2`,
-from the query to the answer. Uniform attention has `pairing_by_chance` and `induction_by_chance`.
-`accuracy/strongest head cut`, `weakest head cut` and `all heads cut` are the accuracies without
-heads in the layer of the strongest induction head: .989, .999 and .072 with Frozen-QK.
-The figure shows the maps of one sequence. look.py shows the same for any finished decoder run.
+The run trains on retrieval (configs/mixit/retrieval.py) and measures the attention of the chosen
+networks on the test set. `pairing/layer 1` is the attention from a value in the context to its key;
+`induction/layer 2` is the attention from the query to the answer. Both are those of the strongest
+head of the layer. `pairing_by_chance` and `induction_by_chance` are their values for uniform
+attention.
+
+Three metrics give the accuracy without some heads of the layer with the strongest induction head:
+`accuracy/strongest head cut` (.989 for Frozen-QK), `accuracy/weakest head cut` (.999) and
+`accuracy/all heads cut` (.072). The figure shows the attention maps for one sequence.
+experiments/look.py draws the same for any finished run of a decoder.
 """
 
 from configs import common

@@ -1,4 +1,4 @@
-r"""Attention and token similarity at initialisation, which frozen parts keep.
+r"""Measures attention and token similarity at initialisation, where frozen parts remain.
 
     python experiments/run.py --config=configs/mixit/initialisation.py:variant=frozen_qk,scale=small
     python experiments/run.py --config=configs/mixit/initialisation.py \
@@ -7,15 +7,16 @@ r"""Attention and token similarity at initialisation, which frozen parts keep.
 variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
 preset   paper (the text) | authors | authors_deep (their code)
 
-scale    what                            time           expected numbers
-tiny     L=2, n=64, 2 seeds              5 CPU seconds  attention entropy 0.85 of uniform
-small    L=8, n=64, 10 seeds             1 CPU minute   cosine of tokens grows with depth
-paper    L=12, n=512, T=256, 10 seeds    minutes
+scale  sizes                                    time           expected result
+tiny   2 layers, width 64, 2 seeds              5 CPU seconds  attention entropy .85
+small  8 layers, width 64, 10 seeds             1 CPU minute   cosine grows with depth
+paper  12 layers, width 512, 256 tokens,        minutes        the same
+       10 seeds
 
-`attention_entropy` is 1 for uniform attention. With qk_init_std = 0.02 at n = 64 it is 1.00: frozen
-queries and keys then cannot tell tokens apart, so Frozen-QK fails at that scale (40 % instead of
-99.9 % on retrieval). `token_covariance` is that of version B's Table 6 (raw); `token_cosine` does
-not depend on the scale.
+`attention_entropy` is 1 for uniform attention. With queries and keys of standard deviation 0.02 at
+width 64 it is 1.00: frozen attention cannot distinguish tokens. Frozen-QK then scores 40 % instead
+of 99.9 % on retrieval. `token_covariance` is the measure of version B's Table 6. `token_cosine`
+measures the same similarity independently of the length of the vectors.
 """
 
 from configs import common

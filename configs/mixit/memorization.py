@@ -1,21 +1,25 @@
-"""Memorisation (MixiT papers, Table 1): which parts are enough to memorise a table?
+"""Which parts of a transformer must be trained to memorise a table? (MixiT papers, Table 1)
 
     python experiments/run.py --config=configs/mixit/memorization.py:variant=mixit,scale=small
 
 variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
 preset   paper (the text) | authors | authors_deep (their code; its biases give Table 4's counts)
 
-scale  what                            time                 expected accuracy
-tiny   16 x 16 entries, n=64           15 CPU seconds       Standard 100 %, MixiT 100 %
-small  64 x 64 entries, n=64, 3 seeds  2 to 3 CPU minutes   MixiT above 90 %
-paper  512 x 512 entries, n=1024      hours on a GPU       100 % for all three (Table 1)
+scale  sizes                                       time               expected training accuracy
+tiny   table of 16 x 16 entries, width 64          15 CPU seconds     Standard and MixiT 100 %
+small  64 x 64 entries, width 64, 3 seeds          2 to 3 CPU min     MixiT above 90 %
+paper  512 x 512 entries, width 1024               hours on a GPU     published: Standard, Frozen-QK
+                                                                      and MixiT 100 %
 
-The accuracy is that on the table itself. `bits_per_parameter` is the paper's measure, size^2
-log2(size) accuracy / trained parameters. `bits_per_parameter_by_loss` uses the cross-entropy
-instead, the bits that a code for the table would save. The published table needs .07 bits of each
-trained parameter, the small one .17 to .50. Every variant but random_mixit learns it, so the bits
-measure the size of the table and not the capacity, which configs/mixit/capacity.py measures
-(Table 4). --config.model.width=24 --config.model.mlp_width=96 needs more bits per parameter.
+The accuracy is that on the table itself. `bits_per_parameter` is the paper's measure: size^2
+log2(size) times accuracy, divided by the number of trained parameters. `bits_per_parameter_by_loss`
+uses the cross-entropy instead of the accuracy: the bits that a code based on the network would
+save.
+
+The networks are large for the table. It needs .17 to .50 bits of each trained parameter at small
+scale, and .07 in the paper. Every variant but random_mixit learns the small table, so here bits per
+parameter measure the table and not the capacity, which configs/mixit/capacity.py measures. Narrower
+networks, --config.model.width=24 --config.model.mlp_width=96, need more bits per parameter.
 """
 
 from configs import common

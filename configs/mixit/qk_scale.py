@@ -1,22 +1,27 @@
-"""The scale of frozen queries and keys decides whether random attention can look things up.
+"""Does the scale of frozen queries and keys decide whether random attention can retrieve?
 
     python experiments/run.py --config=configs/mixit/qk_scale.py:std=0.02,scale=small
 
-std  fan_in (1/sqrt(n)) | 0.02 | 0.05 | 0.1 | 0.25 | 0.5: the standard deviation of W_q and W_k;
-     every other weight starts with 1/sqrt(inputs)
+std  fan_in (1/sqrt(width)) | 0.02 | 0.05 | 0.1 | 0.25 | 0.5: the standard deviation of the query
+     and key weights; all other weights start with 1/sqrt(inputs)
 
-scale  what                                 time                expected test accuracy
-tiny   n=64, M=6, V=32, one seed            15 CPU seconds      fan_in 98 %
-small  n=64, M=8, V=64, 3 seeds, 2 rates    1 to 2 CPU minutes  fan_in 99.9 %, 0.02: 40.4 %
-paper  n=1024, M=30, V=256, 40,000 examples hours on a GPU      0.02: 97.0 % (Table 2)
+scale  sizes                                    time               expected test accuracy
+tiny   width 64, up to 6 pairs, 32 symbols,     15 CPU seconds     98 % with fan_in
+       one seed
+small  width 64, up to 8 pairs, 64 symbols,     1 to 2 CPU min     99.9 % with fan_in,
+       3 seeds, 2 learning rates                                   40.4 % with 0.02
+paper  width 1024, up to 30 pairs, 256          hours on a GPU     published: 97.0 % (Table 2);
+       symbols, 40,000 examples                                    the authors' scale is 0.02
 
-Frozen-QK on needle retrieval. At initialisation the logits have a standard deviation of n std^2: 1
-for fan_in at every width, but for the authors' 0.02 only 0.026 at n = 64 and 0.41 at n = 1024.
-Attention with such small logits is uniform, and only the norms' gains can sharpen it. With logits
-of 4 (std = 0.25 at n = 64) each query attends to one random token. The papers print no scale. A
-guess among the values of the context scores 37.4 % at small: with 0.02 the model copies (in_context
-1) and does not look up. Another measurement (one rate, one seed, 500 steps) gave 42 % with 0.02,
-98 % with fan_in and 51 % with 0.25.
+The run trains Frozen-QK on retrieval. At initialisation the logits of attention have a standard
+deviation of width x std^2: 1 for fan_in at every width, but with 0.02 only 0.026 at width 64 and
+0.41 at width 1024. Attention with such small logits is nearly uniform, and only the gains of the
+norms can sharpen it. Logits of 4 (std=0.25 at width 64) let each query attend to one random token.
+
+The papers print no scale. At small scale, guessing one of the values in the context scores 37.4 %.
+With 0.02 the model copies values of the context (`in_context` is 1) but does not find the right
+one. An earlier measurement with one learning rate, one seed and 500 steps gave 42 % with 0.02, 98 %
+with fan_in and 51 % with 0.25.
 """
 
 from configs import common

@@ -1,23 +1,27 @@
-"""Needle retrieval (MixiT papers, Table 2 and Figure 2): which parts must be trained for it?
+"""Which parts of a transformer must be trained for retrieval? (MixiT papers, Table 2, Figure 2)
 
     python experiments/run.py --config=configs/mixit/retrieval.py:variant=frozen_qk,scale=small
 
 variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
 preset   paper (the text) | authors | authors_deep (their code; see configs/common.py)
 
-scale  what                                 time                expected test accuracy
-tiny   n=64, M=6, V=32, one seed            15 CPU seconds      Standard 99 %, Frozen-QK 98 %
-small  n=64, M=8, V=64, 3 seeds, 2 rates    1 to 2 CPU minutes  Standard, Frozen-MLP, Frozen-QK
-                                            (MixiT 10)          99.9 %, MixiT about the guess; 60
-                                                                % after 16,000 steps
-paper  n=1024, M=30, V=256, 40,000 examples hours on a GPU      100, 100, 97.0 and 11.2 %
-                                                                (Table 2, the same order)
+scale  sizes                                 time               expected test accuracy
+tiny   width 64, up to 6 pairs, 32 symbols,  15 CPU seconds     Standard 99 %, Frozen-QK 98 %
+       one seed
+small  width 64, up to 8 pairs, 64 symbols,  1 to 2 CPU min     Standard, Frozen-MLP, Frozen-QK
+       3 seeds, 2 learning rates             (MixiT 10)         99.9 %; MixiT near the guess,
+                                                                60 % after 16,000 steps
+paper  width 1024, up to 30 pairs, 256       hours on a GPU     published: Standard 100 %,
+       symbols, 40,000 examples                                 Frozen-MLP 100 %,
+                                                                Frozen-QK 97.0 %, MixiT 11.2 %
 
-The baseline `in_context_guess` is the score of a guess among the values of the context: 44.5 %,
-37.4 % and 13.3 % for M = 6, 8, 30. A model at the guess copies but does not retrieve. MixiT's
-published 11.2 % is below it. `accuracy/pairs=4` is the score of contexts with four pairs. Frozen-QK
-needs a higher learning rate than Standard (1e-2 against 3e-3), and one shared rate can reverse the
-order of the models, so the rate is chosen for each variant on validation data.
+A context is a list of keys with values, and the query repeats one key. The baseline
+`in_context_guess` guesses one of the values in the context. It scores 44.5 % with up to 6 pairs,
+37.4 % with 8 and 13.3 % with 30. A model at this baseline copies but does not retrieve; MixiT's
+published 11.2 % is below it. `accuracy/pairs=4` is the accuracy on contexts with four pairs.
+
+Frozen-QK needs a higher learning rate than Standard (1e-2 against 3e-3), and one rate for all can
+reverse the order of the models. Validation data therefore choose the rate of each variant.
 """
 
 from configs import common

@@ -1,16 +1,20 @@
-r"""Causal mixing: the mean correlation of every pair of tokens, by position.
+r"""Does the covariance equation of random mixing networks hold with causal mixing? (Theorem 2.1)
 
     python experiments/run.py --config=configs/mixit/sde_causal.py:scale=small
 
-scale  what                                     time             expected numbers
-tiny   m=4, n=32, 300 paths                     5 CPU seconds    z_rms near 1
-small  m=12, n=200, 5,000 paths                 20 CPU seconds   z_rms 1; first pair .42, last .29
-paper  m=32, n=500, 20,000 paths, 300 steps     CPU hours        the same pattern
+scale  sizes                                 time             expected result
+tiny   4 tokens, width 32, 300 paths         5 CPU seconds    `z_rms` near 1
+small  12 tokens, width 200, 5,000 paths     20 CPU seconds   `z_rms` 1; mean correlation .42 for
+                                                              the first two tokens, .29 for the last
+paper  32 tokens, width 500, 20,000 paths    CPU hours        the same pattern
 
-Theorem 2.1 has no mask. With a causal mask it holds with coefficients that depend on the position:
-token a is centred over the a tokens that it sees. The first token has no drift and only value
-noise, the last one has the unmasked drift. The heat map shows the effect on E[rho_ab]; all
-correlations start at 0.5.
+Theorem 2.1 of the MixiT paper has no mask. With a causal mask the equation still holds, but its
+coefficients depend on the position: token a is centred over the a tokens that it attends to. The
+first token has no drift, and only the values add noise to it. The last token has the drift without
+a mask. `z_rms` is the difference of networks and equation in standard errors; 1 means that they
+agree.
+
+The heat map shows the mean correlation of each pair of tokens. All correlations start at 0.5.
 """
 
 from configs import common

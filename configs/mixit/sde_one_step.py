@@ -1,15 +1,19 @@
-r"""One layer of a random mixing network: mean and covariance of Phi' against their exact formulas.
+r"""Do one-layer random mixing networks follow the exact formulas of mean and covariance? (MixiT)
 
     python experiments/run.py --config=configs/mixit/sde_one_step.py:scale=small
 
-scale  what                                       time             expected numbers
-tiny   m=4, n=20, 20,000 samples                  5 CPU seconds    mean |z| < 4, rms z .6 to 1.4
-small  m=4, n=20, a million samples, causal too   11 CPU seconds   the same
-paper  m=4, 6, 8, n=100, a million samples        minutes          the same
+scale  sizes                                  time             expected difference / standard error
+tiny   4 tokens, width 20, 20,000 samples     5 CPU seconds    below 4 for means, rms .6 to 1.4 for
+                                                               covariances
+small  4 tokens, width 20, 1 million          11 CPU seconds   the same
+       samples, also with a causal mask
+paper  4, 6 and 8 tokens, width 100,          minutes          the same
+       1 million samples
 
-The paper's (2.4) prints the drift without the identity, and its limit keeps the leading order in
-1/n. With the identity and the finite-n covariance (theory.covariance_sde.coefficients) the
-difference is noise. The leading order has an error of about 1/n, `covariance_error_leading_order`.
+The run samples Phi, the matrix of inner products of tokens, after one layer. The paper's equation
+(2.4) omits the identity in the drift, and its limit keeps only the leading order in 1/width. With
+the identity and the covariance at finite width (theory.covariance_sde.coefficients) only sampling
+noise remains. `covariance_error_leading_order` is the error of the leading order, about 1/width.
 """
 
 from configs import common

@@ -1,16 +1,21 @@
-r"""The covariance SDE compared with finite networks: paths, densities (MixiT, Theorem 2.1).
+r"""Do deep random networks follow the covariance equation of the MixiT paper? (Theorem 2.1)
 
     python experiments/run.py --config=configs/mixit/sde_paths.py:scale=small
 
-scale  what                                              time             expected numbers
-tiny   m=4, widths 20 and 40, 500 paths                  5 CPU seconds    KS near its noise, .10
-small  m=4, widths 50, 200, 500, 5,000 paths             20 CPU seconds   KS below .033 at n=200
-paper  the same with 20,000 paths of 300 steps           35 CPU seconds   KS .005 to .009 at n=200
+scale  sizes                                   time             expected distance of distributions
+tiny   4 tokens, widths 20 and 40, 500 paths   5 CPU seconds    near .10, the sampling noise
+small  4 tokens, widths 50, 200 and 500,       20 CPU seconds   below .033 at width 200
+       5,000 paths
+paper  the same with 20,000 paths of 300       35 CPU seconds   .005 to .009 at width 200
+       steps
 
-log-trace, correlation of two tokens and the two largest eigenvalues at tau = .25, .5 and 1, from
-Phi_0 = .5 I + .5. The paper claims that the distribution of Phi converges to the SDE as n and depth
-grow at a fixed ratio; already n = 50 is within the sampling noise. Raw entries of Phi are
-heavy-tailed, so their variances are not compared.
+The paper claims that the distribution of Phi, the matrix of inner products of tokens, converges to
+a stochastic differential equation as width and depth grow at a fixed ratio. The distance is that of
+Kolmogorov and Smirnov: 0 for equal distributions. Width 50 is already within the sampling noise.
+
+The distributions are those of the log-trace, the correlation of two tokens and the two largest
+eigenvalues, at depth / width = .25, .5 and 1. Phi starts with 1 on its diagonal and .5 elsewhere.
+Raw entries of Phi are heavy-tailed, so their variances are not compared.
 """
 
 from configs import common

@@ -1,14 +1,16 @@
-r"""The mixing variance the MixiT paper prints, 1/sqrt(nm), against the 1/(nm) its SDE needs.
+r"""Does the variance of mixing weights that the MixiT paper prints agree with its own theorem?
 
     python experiments/run.py --config=configs/mixit/sde_printed_variance.py:scale=small
 
-scale  what                               time             expected numbers (log Tr/m)
-tiny   m=4, n=64, 16 layers               5 CPU seconds    printed far above 1/(nm)
-small  m=8, n=256, 64 layers, 500         7 CPU seconds    1.47 at layer 16, 6.8 at 64; else 0
-paper  the same with 5,000 samples        1 CPU minute     the same
+scale  sizes                               time             expected log(trace / tokens)
+tiny   4 tokens, width 64, 16 layers       5 CPU seconds    printed variance far above 1/(nm)
+small  8 tokens, width 256, 64 layers,     7 CPU seconds    printed variance 1.47 at layer 16 and
+       500 samples                                          6.8 at layer 64; 1/(nm) near 0
+paper  the same with 5,000 samples         1 CPU minute     the same
 
-The paper's text gives W the variance 1/sqrt(nm), a misprint of 1/(nm). With the printed variance
-the trace grows without bound at fixed depth/width; with 1/(nm) it has the limit of Theorem 2.1.
+The text gives the mixing weights the variance 1/sqrt(nm), for width n and m tokens. This must be a
+misprint of 1/(nm). With the printed variance the trace of Phi, the matrix of inner products of
+tokens, grows without bound at fixed depth / width. With 1/(nm) it has the limit of Theorem 2.1.
 """
 
 from configs import common

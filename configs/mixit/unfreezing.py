@@ -1,18 +1,21 @@
-"""Retrieval with queries and keys that are frozen until some step of training.
+"""Does retrieval still work if queries and keys are frozen for the first part of training?
 
     python experiments/run.py --config=configs/mixit/unfreezing.py:thaw=at_200,scale=small
 
 thaw     never (Frozen-QK) | at_100 | at_200 | at_300 | always (Standard)
 
-scale  what                           time               expected number
-tiny   n=64, M=6, V=32, 400 steps     20 CPU seconds     expected accuracy 95 % or more
-small  n=64, M=12, V=64, 3 seeds      90 CPU seconds     not recorded: `never` is below
-                                                         the others, which learn it
-paper  n=1024, M=30, V=256            hours on a GPU     an open question of the papers
+scale  sizes                                   time               expected test accuracy
+tiny   width 64, up to 6 pairs, 32 symbols,    20 CPU seconds     95 % or more
+       400 steps
+small  width 64, up to 12 pairs, 64 symbols,   90 CPU seconds     `never` is below the others,
+       3 seeds                                                    which learn the task
+paper  width 1024, up to 30 pairs,             hours on a GPU     an open question of the papers
+       256 symbols
 
-The papers leave "hybrid training schedules" open. Here the queries and keys are frozen at
-initialisation until a step, then trained under the label `late`, so that their Adam moments start
-fresh. `trained_share` is the share of trained parameters, averaged over steps.
+The papers leave "hybrid training schedules" open. Here the queries and keys keep their initial
+values until a step and are trained from then on. They have their own optimizer label `late`, so
+their Adam moments start at that step. `trained_share` is the share of trained parameters, averaged
+over steps.
 """
 
 from configs import common
