@@ -17,8 +17,8 @@ gemma3   Gemma 3 270M, 18 blocks, 4 bits                       gemma3-270m-q4-k-
 
 scale  sizes                        time              expected result
 tiny   a random tiny model          10 CPU seconds    none: its numbers are meaningless
-small  10 prompts                   3 CPU minutes     the first table
-paper  all prompts                  10 CPU minutes    the first table
+small  10 prompts                   3 CPU minutes     see `what` above
+paper  all prompts                  10 CPU minutes    see `what` above
 
 The run cuts the first matrix of each block's MLP to a hundredth of its rank, one block at a time.
 It chooses the block whose cut helps most on some prompts and judges it on others. The paper itself

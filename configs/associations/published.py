@@ -33,7 +33,7 @@ from configs import common
 SECONDS = {"tiny": 5, "small": 1200, "paper": 6 * 3600}
 STEPS = (0, *(2**i for i in range(10)), *range(1000, 144_000, 1000))
 FEW = (0, 4, 8, 16, 64, 512, 1000, 2000, 14_000, 50_000, 100_000, 143_000)
-# what -> (model, prompts, matrix, fractions, along training?)
+# what -> (model, prompts, matrix, fractions, at all steps of training?)
 WHAT = {
     "table1": ("pythia-1b", "madrid", "block_15/mlp/in", (0.0125,), False),
     "figure5_fact": ("pythia-1b", "madrid", "block_15/mlp/in", (0.0125,), True),
@@ -61,7 +61,7 @@ WHAT = {
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, what=tuple(WHAT), scale=common.SCALES)
-    model, prompt, matrix, fractions, along = WHAT[arguments["what"]]
+    model, prompt, matrix, fractions, all_steps = WHAT[arguments["what"]]
     scale = arguments["scale"]
     steps = STEPS if scale == "paper" else FEW
     config = common.figure(
@@ -69,7 +69,7 @@ def get_config(arg: str = ""):
         arguments,
         name="associations_published",
         source=model if model == "gpt2" else f"EleutherAI/{model}",
-        revisions=tuple(f"step{step}" for step in steps) if along else ("",),
+        revisions=tuple(f"step{step}" for step in steps) if all_steps else ("",),
         prompt=prompt,
         sentences=0 if scale == "paper" else 20,  # 0: all, and 100 indirect objects
         matrix=matrix,
@@ -79,7 +79,7 @@ def get_config(arg: str = ""):
     if scale == "tiny":
         config.figure.update(
             source="tiny:gpt2" if model == "gpt2" else "tiny:gpt_neox",
-            revisions=("step0", "step1") if along else ("",),
+            revisions=("step0", "step1") if all_steps else ("",),
             sentences=3,
             matrix="block_1/mlp/in" if matrix else "",
             fractions=(0.07, 0.2)[: len(fractions)],

@@ -1,17 +1,23 @@
-r"""The claims of Figure 2 over many data sets, every comparison on the same data.
+r"""Do the claims of Figure 2 hold for many data sets? (arXiv 2405.15926)
 
     python experiments/run.py --config=configs/attention_paths/datasets.py:scale=small
 
-scale  what                                              time              expected
-tiny   8 tokens, 20 features, two data sets              10 CPU seconds    it runs
-small  the paper's task, 12 data sets, noise 1 to 8      2 CPU minutes     see below
-paper  30 data sets                                      5 CPU minutes     see below
+scale  sizes                                             time              expected result
+tiny   8 tokens, 20 features, 2 data sets                10 CPU seconds    none: a test run
+small  the paper's task, 12 data sets, noise 1 to 8      2 CPU minutes     see RESULTS.md
+paper  the paper's task, 30 data sets                    5 CPU minutes     see RESULTS.md
 
-The paper claims that N = 10 beats the GP limit and the good path alone, that good and denoising
-help each other in the GP limit already and that "the boost is even higher in the renormalized
-regime", that adversarial paths are suppressed as N falls, and that all this is clearer with
-noisier data. Every number is a mean over data sets that no other config uses (seeds from 100 on).
-Every gain is a difference on the same data, so its error is that of the difference.
+The run tests five claims of the paper:
+
+- Width 10 is better than the limit of infinite width (the GP limit).
+- Width 10 is better than the good path alone, the one that computes the label.
+- The good and the denoising path, which sees only the noise, help each other already in the GP
+  limit, and "the boost is even higher in the renormalized regime" of finite width.
+- Adversarial paths are suppressed as the width falls.
+- All of this is clearer with noisier data.
+
+Every number is a mean over data sets that no other config uses (seeds from 100 on). Differences are
+taken on the same data set, so their standard errors exclude the variation between data sets.
 """
 
 from configs import common

@@ -1,15 +1,18 @@
-r"""A deeper network: three layers of three heads, 27 paths, one good head per layer.
+r"""Does a network of three layers find its one good path among 27? (arXiv 2405.15926)
 
     python experiments/run.py --config=configs/attention_paths/deeper.py:scale=small
 
-scale  what                             time             expected
-tiny   8 tokens, 20 features, N = 5     7 CPU seconds    it runs
-small  the paper's task, 3 datasets     10 CPU seconds   GP .877, N=10 .957
-paper  3 datasets, 5 widths             1 CPU minute     as at small
+scale  sizes                             time             expected test accuracy
+tiny   8 tokens, 20 features, width 5    7 CPU seconds    none: a test run
+small  the paper's task, 3 data sets     10 CPU seconds   GP limit .877, width 10 .957
+paper  3 data sets, 5 widths             1 CPU minute     GP limit .877, width 10 .957
 
-The paper shows such networks for one-shot classification only (see oneshot.py, heads=3,3,3 and
-8,8); here the good heads are known, so the figure shows whether U finds them among random ones. It
-does: the good head of every layer has the highest score of its layer, and path 111 the largest U.
+Each of the three layers has three heads, of which one is good and two are random. The network finds
+them: the good head of every layer has the highest score of its layer. Path 111, which passes only
+good heads, has the largest entry of the order parameter U. The GP limit is infinite width.
+
+The paper shows such networks only for one-shot classification (configs/attention_paths/oneshot.py
+with --config.model.heads=3,3,3 or 8,8), where the good heads are not known.
 """
 
 from configs import common

@@ -1,15 +1,16 @@
-r"""The order parameter U and the mean of V V' over the posterior (arXiv 2405.15926, eq. of U).
+r"""Is the order parameter U the posterior mean of V V', as the text says? (arXiv 2405.15926)
 
     python experiments/run.py --config=configs/attention_paths/effective_weights.py:scale=small
 
-scale  what                                      time            expected
-tiny   8 tokens, 20 features, N = 5 and 200      10 CPU seconds  the distance grows with N
-small  the paper's task, N = 10 to 1,000, 5      90 CPU seconds  see RESULTS.md
-       data sets
-paper  the same with 10 data sets                3 CPU minutes   the same
+scale  sizes                                     time            expected result
+tiny   8 tokens, 20 features, widths 5 and 200   10 CPU seconds  the distance grows with the width
+small  the paper's task, widths 10 to 1,000,     90 CPU seconds  see RESULTS.md
+       5 data sets
+paper  the same with 10 data sets                3 CPU minutes   see RESULTS.md
 
-The text of the paper states U = <V V'>, where V has the input projection in it. The mean of V V'/n
-is E[U - U G U / n] with the gradient G of the energy, so the two should agree for n far above N.
+The paper's text defines U = <V V'>, where V contains the input projection. Exactly, the mean of V
+V'/n is E[U - U G U / n], with n input features and the gradient G of the energy. The two therefore
+agree only if n is far above the width. The run measures the distance of the two matrices.
 """
 
 from configs import common

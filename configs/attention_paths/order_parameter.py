@@ -1,26 +1,28 @@
-r"""Heat maps of the order parameter: which attention paths a network uses and combines.
+r"""Which attention paths does a network use, and how does it combine them? (arXiv 2405.15926)
 
     python experiments/run.py --config=configs/attention_paths/order_parameter.py:scale=small
 
-scale  what                                   time             expected
-tiny   8 tokens, 20 features, N = 5 and 200   10 CPU seconds   N=5 far from I, N=200 near
-small  the paper's task, N = 10, 100, 1000    35 CPU seconds   12.00, 6.85, -4.65 at N=10
-paper  the same, 8000 draws                   1 CPU minute     the same, smaller errors
+scale  sizes                                   time             expected order parameter U
+tiny   8 tokens, 20 features, widths 5 and     10 CPU seconds   far from the identity at width 5,
+       200                                                      near it at width 200
+small  the paper's task, widths 10, 100 and    35 CPU seconds   good 12.00, denoising 6.85,
+       1000                                                     good-denoising -4.65 at width 10
+paper  the same with 8,000 posterior draws     1 CPU minute     the same, smaller errors
 
-The paper claims (arXiv 2405.15926): U^{pi pi'} = <V^pi . V^pi'> shows which paths the
-network uses; good and denoising grow as N falls and are anticorrelated: the network subtracts the
-denoising path from the good one. Expected at N=10: 12.00, 6.85 and -4.65 in theory; 13.1, 7.34
-and -5.09 sampled, exact at this N; at N=1000 the diagonal is 1.1 to 1.3.
+U has a row and a column for each path: good (computes the label), a1, denoising (sees only the
+noise) and a2, in this order. The paper claims that the good and the denoising path grow as the
+width falls, and that their entry is negative: the network subtracts the noise from the label. The
+expected numbers are those of the theory. The exact posterior has 13.1, 7.34 and -5.09 at width 10;
+at width 1000 the diagonal is 1.1 to 1.3. The paper's order swaps a1 and denoising.
 
-The paper identifies two different Gram matrices. (A), without the input projection, has mean E[U]
-at every width; the authors' code measures it. (B), the main text's <V_eff V_eff^T>/n, is
-E[U - U G U / n]: at N=100, n=231 its good-denoising entry is -.49 where U has -.30. They agree only
-for n >> N. The order of paths is good, a1, denoising, a2 (h_1 slowest; the paper swaps a1 and
-denoising).
+The paper calls two different matrices U. The first, without the input projection, has the mean E[U]
+at every width; the authors' code measures it. The second, <V_eff V_eff^T>/n of the main text, has
+the mean E[U - U G U / n] and agrees with U only if n, the number of features, is far above the
+width. At width 100 and n = 231 its good-denoising entry is -.49 instead of -.30.
 
-Your own data: --config.data.file=my.npz, with `attentioned` (examples, paths, n), `heads` and
-`labels`, or with `tokens`, `attention_1` .. and `labels`. All arrays of such a file are listed in
-experiments/papers/attention_paths/user_problem.py.
+Your own data: --config.data.file=my.npz, with the arrays `attentioned` (examples, paths, features),
+`heads` and `labels`, or with `tokens`, `attention_1`, `attention_2` and `labels`. All arrays of
+such a file are listed in experiments/papers/attention_paths/user_problem.py.
 """
 
 from configs import common

@@ -1,32 +1,33 @@
-r"""Posterior samples of a finite transformer with fixed attention, and its order parameter.
+r"""Samples the exact posterior of a finite transformer with fixed attention (arXiv 2405.15926).
 
     python experiments/run.py --config=configs/attention_paths/posterior.py:scale=small
 
-variant  collapsed  NUTS over the order parameters: exact at every width, cost independent of N
-         weights    NUTS over all weights by the path-level forward pass: the same posterior, slower
+variant  collapsed  NUTS over the order parameter: exact, with the same cost at every width
+         weights    NUTS over all weights: the same posterior, but slower
 
-scale  what                                  time                       expected
-tiny   8 tokens, 20 features, N=5, P=40      10 CPU seconds             r-hat below 1.05
-small  the paper's task, N=10, 1 dataset     collapsed 20 CPU seconds,  E[U] good 13.1, denoising
-                                             weights 1 to 2 minutes     7.3, good-denoising -5.0
-paper  the same, 10 chains of 1000 draws     collapsed 1 CPU minute,    the same; accuracy 95.5 %
+scale  sizes                                 time                       expected mean of U
+tiny   8 tokens, 20 features, width 5,       10 CPU seconds             none: r-hat below 1.05
+       40 examples
+small  the paper's task, width 10,           collapsed 20 CPU seconds,  good 13.1, denoising 7.3,
+       1 data set                            weights 1 to 2 minutes     good-denoising -5.0
+paper  the same, 10 chains of 1,000 draws    collapsed 1 CPU minute,    the same; accuracy 95.5 %
                                              weights hours
 
-The theory's saddle point (12.00, 6.85, -4.65 at N=10) is below E[U] by 1/N effects; E[U] is exact.
-U = <v v^T>/N leaves the input projection out, as in the authors' code. The record also
-has (1/n) <V_eff V_eff^T> with it (`U_effective` in arrays.npz: 13.9, 7.5, -5.6),
-which the paper's text equates with U, but that holds only for n >> N. The readout is the last
-token (their code); the text has the first: --config.task.readout=first.
+The order parameter U = <v v^T>/N, for width N, says which attention paths the network uses and how
+it combines them. The theory (12.00, 6.85, -4.65 at width 10) is a saddle point and differs from the
+exact mean by effects of order 1/N. U leaves out the input projection, as in the authors' code.
+`U_effective` in arrays.npz includes it (13.9, 7.5, -5.6); the paper's text equates the two, which
+holds only if the number of features is far above N. The label is read from the last token, as in
+the authors' code; for the first one, as in the text, add --config.task.readout=first.
 
-The run can be killed at any moment. Run the same command again: it resumes, with the same draws.
-Chains that are not trusted (theory/attention_paths/diagnostics.py: r-hat, effective draws in bulk
-and tails, divergences, tree depth, energy) end the run with one line and exit code 4, and no
-verdict uses its record. --config.posterior.least_ess=400 samples until there are 400 effective
-draws.
+After an interruption the same command resumes with the same draws. If the chains are not trusted
+(theory/attention_paths/diagnostics.py has the limits), the run ends with one line and exit code 4,
+and no verdict uses its record. --config.posterior.least_ess=400 samples until there are 400
+effective draws.
 
-Your own data: --config.data.file=my.npz, with `attentioned` (examples, paths, n), `heads` and
-`labels`, or with `tokens`, `attention_1` .. and `labels`. All arrays of such a file are listed in
-experiments/papers/attention_paths/user_problem.py.
+Your own data: --config.data.file=my.npz, with the arrays `attentioned` (examples, paths, features),
+`heads` and `labels`, or with `tokens`, `attention_1`, `attention_2` and `labels`. All arrays of
+such a file are listed in experiments/papers/attention_paths/user_problem.py.
 """
 
 from configs import common

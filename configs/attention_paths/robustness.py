@@ -1,17 +1,22 @@
-r"""Two paths against perpendicular noise: the second path removes the noise that the first passes.
+r"""Does a second path remove the noise that the first path lets through? (arXiv 2405.15926)
 
     python experiments/run.py --config=configs/attention_paths/robustness.py:scale=small
 
-scale  what                                          time             expected
-tiny   8 tokens, 20 features, noise 1 and 5          5 CPU seconds    negative correlation
-small  the paper's task, noise 1 to 8, 3 datasets    20 CPU seconds   noise 5: GP .817, N=10 .944
-paper  8 datasets                                    1 CPU minute     noise 5: GP .825, N=10 .946
+scale  sizes                                       time             expected accuracy at noise 5
+tiny   8 tokens, 20 features, noise 1 and 5        5 CPU seconds    none: negative correlation only
+small  the paper's task, noise 1 to 8, 3 data      20 CPU seconds   GP limit .817, width 10 .944
+       sets
+paper  8 data sets                                 1 CPU minute     GP limit .825, width 10 .946
 
-The paper claims that the denoising path makes the network robust: with perpendicular noise 5 the
-good path alone fails and the combination does not. Expected (8 datasets, noise 5, uniform second
-head): good alone .564 +- .007, GP limit .825, N=10 .946, 100 .892, 1000 .832, correlation of the
-two paths -.85 at N=10; with a random second head GP .750, N=10 .918, correlation -.81. The authors'
-two-path script has a uniform second head where the text has a random one; both are shown.
+    noise 5, 8 data sets  good path alone  GP limit  width 1000  100   10     correlation at 10
+    uniform second head   .564 ± .007      .825      .832        .892  .946   -.85
+    random second head                     .750                        .918   -.81
+
+The network has two paths: the good one computes the label, the denoising one sees only its noise.
+The paper claims that with strong noise perpendicular to the label the good path alone fails, and
+the combination of both does not. The last column is the correlation of the two paths in the order
+parameter. The GP limit is infinite width. The text of the paper has a random second head, the
+authors' script a uniform one; the run shows both.
 """
 
 from configs import common

@@ -1,16 +1,19 @@
-r"""A wider network: two layers of eight heads, 64 paths, one good head per layer.
+r"""Does a network of eight heads find its one good path among 64? (arXiv 2405.15926)
 
     python experiments/run.py --config=configs/attention_paths/wider.py:scale=small
 
-scale  what                             time             expected
-tiny   8 tokens, 20 features, N = 5     6 CPU seconds    it runs
-small  the paper's task, 3 datasets     20 CPU seconds   GP .676, N=10 .789
-paper  3 datasets, 5 widths             1 CPU minute     as at small
+scale  sizes                             time             expected test accuracy
+tiny   8 tokens, 20 features, width 5    6 CPU seconds    none: a test run
+small  the paper's task, 3 data sets     20 CPU seconds   GP limit .676, width 10 .789
+paper  3 data sets, 5 widths             1 CPU minute     GP limit .676, width 10 .789
 
-The paper shows such networks for one-shot classification only (see oneshot.py, heads=3,3,3 and
-8,8); here the good heads are known, so the figure shows whether U finds them among random ones. It
-does at N=10: path 11 has the largest U. But 49 of the 64 paths pass no good head, and they cost
-accuracy: with the four paths of accuracy.py it is .954.
+Each of the two layers has eight heads, of which one is good and seven are random. At width 10 the
+network finds them: path 11, which passes both good heads, has the largest entry of the order
+parameter U. But 49 of the 64 paths pass no good head and cost accuracy: with the four paths of
+configs/attention_paths/accuracy.py it is .954. The GP limit is infinite width.
+
+The paper shows such networks only for one-shot classification (configs/attention_paths/oneshot.py
+with --config.model.heads=3,3,3 or 8,8), where the good heads are not known.
 """
 
 from configs.attention_paths import deeper

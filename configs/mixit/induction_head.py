@@ -32,7 +32,7 @@ SECONDS = {"tiny": 20, "small": 40, "paper": 3 * 3600}
 def get_config(arg: str = ""):
     variants = ("frozen_qk", "standard", "frozen_mlp", "random")
     arguments = common.parse(arg, variant=variants, scale=common.SCALES)
-    words = ",".join(f"{name}={value}" for name, value in arguments.items())
-    config = retrieval.get_config(words)
+    retrieval_arguments = ",".join(f"{name}={value}" for name, value in arguments.items())
+    config = retrieval.get_config(retrieval_arguments)
     config.name, config.recipe = "mixit/induction_head", "look"
     return config

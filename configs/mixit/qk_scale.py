@@ -28,11 +28,11 @@ from configs import common
 
 SECONDS = {"tiny": 15, "small": 120, "paper": 3 * 3600}
 
-SCALES_OF_QK = ("fan_in", "0.02", "0.05", "0.1", "0.25", "0.5")
+QK_STANDARD_DEVIATIONS = ("fan_in", "0.02", "0.05", "0.1", "0.25", "0.5")
 
 
 def get_config(arg: str = ""):
-    arguments = common.parse(arg, std=SCALES_OF_QK, scale=common.SCALES)
+    arguments = common.parse(arg, std=QK_STANDARD_DEVIATIONS, scale=common.SCALES)
     arguments |= dict(variant="frozen_qk", preset="paper")
     config = common.training("mixit/qk_scale", arguments)
     common.split(config)

@@ -1,15 +1,21 @@
-r"""The critical residual strength against depth (arXiv 2505.24333, abstract and Section 1).
+r"""Must residuals be stronger in deeper encoders to avoid rank collapse? (arXiv 2505.24333)
 
     python experiments/run.py --config=configs/two_failure_modes/critical_alpha.py:scale=small
 
-scale  what                                   time             expected alpha_c
-tiny   L=3, 6; d=32, 2 seeds                  10 CPU seconds   grows with depth
-small  L=12 to 120, T=64, d=256, 6 seeds      2 CPU minutes    0.63 at 12 layers, 1.26 at 60
-paper  the same, T=128, d=600, 10 seeds       20 CPU minutes   0.61 and 1.24
+scale  sizes                                      time             expected critical alpha
+tiny   3 and 6 layers, width 32, 2 seeds          10 CPU seconds   grows with depth
+small  12 to 120 layers, 64 tokens, width 256,    2 CPU minutes    0.63 at 12 layers, 1.26 at 60
+       6 seeds
+paper  12 to 120 layers, 128 tokens, width 600,   20 CPU minutes   0.61 at 12 layers, 1.24 at 60
+       10 seeds
 
-The paper claims that beta_c does not depend on the network, alpha_c grows with its depth. alpha_c
-of a network is where its cosine after L layers falls below 1 - epsilon, interpolated between the
-measured alphas. Y_q at two widths shows whether attention depends on the network.
+Alpha is the strength of the skip connection around attention. Below the critical alpha all tokens
+become alike (rank collapse): their cosine after the last layer exceeds 1 - epsilon. The run
+measures the cosine at several alphas and interpolates. Beta is the sharpness of attention.
+
+The paper claims that the critical alpha grows with depth, while the critical beta does not depend
+on the network. The overlap Y_q of an attention row with itself, measured at two widths, shows
+whether attention depends on the network.
 """
 
 from configs import common

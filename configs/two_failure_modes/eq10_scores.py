@@ -1,14 +1,15 @@
-r"""Scores as random energies: their covariances (arXiv 2505.24333, eq. 10).
+r"""Do scores of random heads have the covariances of the theory? (arXiv 2505.24333, eq. 10)
 
     python experiments/run.py --config=configs/two_failure_modes/eq10_scores.py:scale=small
 
-scale  what                            time            expected covariance at rho = 0.6
-tiny   T=6, d=16, 200 heads            5 CPU seconds   1, 0.6 and 0.36, roughly
-small  T=8, d=64, 8000 heads           20 CPU seconds  1, 0.6 and 0.36
-paper  T=8, d=128, 40,000 heads        5 CPU minutes   the same
+scale  sizes                                 time            expected covariances at cosine 0.6
+tiny   6 tokens, width 16, 200 heads         5 CPU seconds   1, 0.6 and 0.36, roughly
+small  8 tokens, width 64, 8,000 heads       20 CPU seconds  1, 0.6 and 0.36
+paper  8 tokens, width 128, 40,000 heads     5 CPU minutes   1, 0.6 and 0.36
 
-Two scores a_ts of a random head, of deviation 1, have covariance 1 if both tokens are the same, rho
-if one is, rho^2 if none is, for tokens of cosine rho. The theory builds on this.
+A score belongs to a query token and a key token. Let all tokens have the cosine rho and all scores
+the variance 1. Two scores should then have the covariance 1 if they share both tokens, rho if they
+share one, and rho^2 if they share none. The whole theory of the paper rests on this.
 """
 
 from configs import common

@@ -1,4 +1,4 @@
-r"""Masked language modelling in the three regimes (arXiv 2505.24333, Figure 1f; A.1 f).
+r"""Does the regime at initialisation decide how well a masked language model trains? (Figure 1f)
 
     python experiments/run.py --config=configs/two_failure_modes/fig1_losses.py:scale=small
     python experiments/run.py --config=configs/two_failure_modes/fig1_losses.py:scale=paper \
@@ -6,23 +6,28 @@ r"""Masked language modelling in the three regimes (arXiv 2505.24333, Figure 1f;
 
 variant  trainable | rank_collapse | entropy_collapse: the regime of the initial encoder
 
-scale  what                               time               expected test loss (nats a character)
-tiny   L=4, d=32, T=16, one seed          20 CPU seconds     near the unigram entropy, 3.3
-small  L=8, d=64, T=16, 2000 steps,       2 CPU minutes      2.183 +- 0.003, rank collapse 3.068
-       3 seeds                            each               +- 0.014, entropy collapse 3.216 +-
-                                                             0.003 (standard errors of 8 seeds)
-paper  L=60 or 12, d=600, T=128           days on a GPU      the order of Figure 1f
+scale  sizes                               time               expected test loss (nats a character)
+tiny   4 layers, width 32, 16 tokens,      20 CPU seconds     near the entropy of characters, 3.3
+       one seed
+small  8 layers, width 64, 16 tokens,      2 CPU minutes      trainable 2.183 ± 0.003,
+       2,000 steps, 3 seeds                for each variant   rank collapse 3.068 ± 0.014,
+                                                              entropy collapse 3.216 ± 0.003
+                                                              (standard errors of 8 seeds)
+paper  60 or 12 layers, width 600,         days on a GPU      the order of Figure 1f
+       128 tokens
 
-Text is the packaged bigram chain of tiny Shakespeare unless task.text names a file (the paper:
-TinyStories, one epoch). Baselines: `unigram_loss` is that of frequencies only; `bigram_loss` is the
-exact posterior given all that is not masked, which on the chain no model can beat. Each row of
-metrics.jsonl holds the mean attention entropy (in units of ln T) beside the loss;
-experiments/compare.py draws several runs together.
+In rank collapse all tokens are alike after the last layer; in entropy collapse each query attends
+to few tokens (arXiv 2505.24333, Figures 1f and A.1f). At small scale the regimes are beta 0.5 with
+alpha 1 (predicted cosine 0.24, trainable) or alpha 0.1 (cosine 1.00; the critical alpha is 0.36),
+and beta 4 with alpha 1. The paper has 60 layers with beta 0.02 and alpha 2 or 1, and 12 layers with
+beta 1.8. Both variances sigma_V^2 and sigma_w^2 must be 0.2: with sigma_V = 1, alpha 1.5 and 2
+would collapse as well.
 
-At small scale the regimes are reached with 8 layers: beta = 0.5 with alpha_SA = 1 (predicted cosine
-0.24, trainable) or 0.1 (below alpha_c = 0.36: 1.00, rank collapse), and beta = 4, alpha_SA = 1
-(entropy collapse). Paper: 60 layers, beta = 0.02, alpha 2 or 1; 12 layers, beta = 1.8. sigma_V^2 =
-sigma_w^2 = 0.2 must hold for the values too: with sigma_V = 1 alpha = 1.5 and 2 would collapse.
+The text is the packaged bigram chain unless task.text names a file; the paper trains one epoch of
+TinyStories. `unigram_loss` is the loss of character frequencies. `bigram_loss` is that of the exact
+posterior given all visible characters, which no model can beat on the chain. metrics.jsonl has the
+loss and the mean attention entropy in units of ln T, for T tokens. experiments/compare.py draws
+several runs together.
 """
 
 from configs import common

@@ -1,18 +1,24 @@
-r"""The trainability diagram, with measured networks (arXiv 2505.24333, Figure 1c).
+r"""Does the theory predict which encoders collapse at initialisation? (arXiv 2505.24333, Figure 1c)
 
     python experiments/run.py --config=configs/two_failure_modes/fig1_trainability.py:scale=small
 
-scale  what                                 time             expected alpha_c at low beta
-tiny   L=4, d=32, 2x2 networks              10 CPU seconds   see result.json
-small  L=60, T=64, d=256, 4x6 networks      25 CPU seconds   1.26 (limit: 1.23)
-paper  L=60, T=128, d=600, 6x6 networks     an hour          1.24 (limit: 1.23)
+scale  sizes                                        time             expected critical alpha
+tiny   4 layers, width 32, 2 x 2 networks           10 CPU seconds   none: a test run
+small  60 layers, 64 tokens, width 256,             25 CPU seconds   1.26 at low beta (limit: 1.23)
+       4 x 6 networks
+paper  60 layers, 128 tokens, width 600,            an hour          1.24 at low beta (limit: 1.23)
+       6 x 6 networks
 
-Rank collapse below alpha_c(beta; L), entropy collapse right of beta_c(0) = sqrt(2). The paper gives
-no threshold; collapse is rho_L > 1 - epsilon here, epsilon = 0.01, and any epsilon from 5e-4 to
-0.067 agrees with its three networks. sigma_V^2 = sigma_w^2 must also stand in the residual step:
-with the sigma_V = 1 of the paper's algebra its own trainable networks (alpha 1.5 and 2) would
-collapse. beta of a standard initialisation is init_std^2 d / sqrt(ln T), not the paper's init_std^2
-d_head / sqrt(ln T): 0.123 for BERT, where the paper's formula gives 0.010.
+Beta is the sharpness of attention, alpha the strength of its skip connection. Below a critical
+alpha all tokens become alike (rank collapse): their cosine after the last layer exceeds 1 -
+epsilon. Above beta = sqrt(2) each query attends to few tokens (entropy collapse). The paper gives
+no epsilon. Here it is 0.01; every value from 5e-4 to 0.067 agrees with the paper's three networks.
+
+Two formulas of the paper need a correction. The variances sigma_V^2 and sigma_w^2 must be equal in
+the residual step: with sigma_V = 1 the paper's own trainable networks (alpha 1.5 and 2) would
+collapse. And for weights of standard deviation init_std, beta is init_std^2 x width / sqrt(ln T)
+for T tokens. The paper has the width of a head instead, which gives 0.010 for BERT where the
+correct value is 0.123.
 """
 
 from configs import common

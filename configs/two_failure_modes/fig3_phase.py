@@ -1,16 +1,22 @@
-r"""Phase diagram of one attention layer (arXiv 2505.24333, Figure 3).
+r"""Does the theory predict the cosine after one attention layer? (arXiv 2505.24333, Figure 3)
 
     python experiments/run.py --config=configs/two_failure_modes/fig3_phase.py:scale=small
 
-scale  what                                  time             expected rms error against networks
-tiny   T=32, d=64, 4x3 networks              5 CPU seconds    below 0.1
-small  T=256, d=512, 13x9 networks, 3 seeds  10 CPU seconds   exact 0.015, limit 0.097
-paper  T=1024, d=512, 25x19, 3 seeds         2 CPU minutes    exact 0.019, limit 0.104
+scale  sizes                                     time             expected rms error of the theories
+tiny   32 tokens, width 64, 4 x 3 networks       5 CPU seconds    below 0.1
+small  256 tokens, width 512, 13 x 9 networks,   10 CPU seconds   exact 0.015, limit 0.097
+       3 seeds
+paper  1,024 tokens, width 512, 25 x 19          2 CPU minutes    exact 0.019, limit 0.104
+       networks, 3 seeds
 
-Theory and measurement of SA(rho), the cosine of two tokens after attention. The paper compares its
-limit by eye; at T = 1024 it is wrong by up to 0.99 near (rho = 0, low beta), where networks do not
-collapse in one layer: SA(0) = 1/(T Y_q). The caption has d = 512, the appendix 600. The finite-size
-rule of eq. 15, T^{-1+(beta/beta_c)^2}, has the wrong exponent (see eq15_exponents).
+SA(rho) is the cosine of two tokens after attention, if it was rho before. The run compares measured
+networks with two theories: the paper's limit of infinitely many tokens, and the exact average for T
+tokens. The paper compares its limit by eye. With 1,024 tokens it is wrong by up to 0.99 near rho =
+0 at low beta, the sharpness of attention: networks do not collapse in one layer, where SA(0) = 1 /
+(T Y_q) for the overlap Y_q of a row with itself.
+
+The caption of the figure has width 512, the appendix 600. The paper's rule for finite T, its eq.
+15, has the wrong exponent (configs/two_failure_modes/eq15_exponents.py).
 """
 
 from configs import common

@@ -1,19 +1,21 @@
-r"""One layer, one head: entropy and loss for a range of beta (arXiv 2505.24333, Figure 4).
+r"""Do lower attention entropies at the start give higher losses? (arXiv 2505.24333, Figure 4)
 
     python experiments/run.py --config=configs/two_failure_modes/fig4_entropy.py:scale=small
 
-variant  beta_0_5 | beta_1_0 | beta_1_4 | beta_1_8 | beta_3_0 | beta_4_0
+variant  beta_0_5 | beta_1_0 | beta_1_4 | beta_1_8 | beta_3_0 | beta_4_0: the sharpness of attention
 
-scale  what                               time                  expected test loss (nats)
-tiny   d=32, T=16, one seed               10 CPU seconds        between 2.03 and 3.35
-small  d=64, T=16, 1000 steps, 3 seeds    20 CPU seconds each   2.55, 2.72, 2.84 (+- 0.03) at
-                                                                beta 0.5, 1.8, 4.0
-paper  d=768, T=128, 33,000 steps         hours on a GPU        the order of the figure
+scale  sizes                                 time                 expected test loss (nats)
+tiny   width 32, 16 tokens, one seed         10 CPU seconds       between 2.03 and 3.35
+small  width 64, 16 tokens, 1,000 steps,     20 CPU seconds each  2.55, 2.72 and 2.84 (each ± 0.03)
+       3 seeds                                                    at beta 0.5, 1.8 and 4.0
+paper  width 768, 128 tokens, 33,000 steps   hours on a GPU       the order of the figure
 
-The attention entropy is logged at every step beside the loss. Its value at step 0 is the exact
-theory's, theory.rem.attention_entropy(beta, 0, T) / ln T, 0.89, 0.42 and 0.18 (measured: 0.89,
-0.44, 0.19 over steps 1 to 10; repeated tokens raise rho a little). The paper's limit, max(0, 1 -
-beta^2/2), is far off at T = 16. Draw several variants together with experiments/compare.py.
+The network has one layer with one head. metrics.jsonl has the loss and the attention entropy of
+every step, in units of ln T for T tokens. At the start the exact theory,
+theory.rem.attention_entropy(beta, 0, T) / ln T, gives 0.89, 0.42 and 0.18 at these three betas.
+Measured over steps 1 to 10 it is 0.89, 0.44 and 0.19, because repeated tokens are alike. The
+paper's limit of infinitely many tokens, max(0, 1 - beta^2 / 2), is far off with 16 tokens.
+experiments/compare.py draws several variants together.
 """
 
 from configs import common

@@ -1,18 +1,19 @@
-r"""tanh with large weights: tokens stay apart at any depth (arXiv 2505.24333, Figure 5).
+r"""Do tokens stay apart at any depth with tanh and large weights? (arXiv 2505.24333, Figure 5)
 
     python experiments/run.py --config=configs/two_failure_modes/fig5_tanh.py:variant=one
 
-variant  equal (sigma_V^2 = sigma_w^2) | one (sigma_V^2 = 1)
+variant  equal (sigma_V^2 = sigma_w^2) | one (sigma_V^2 = 1): the variance of the value weights
 
-scale  what                            time             expected fixed point at sigma_w = 1 and 2.5
-tiny   20 layers, d=32, 2 seeds        10 CPU seconds   1 and about 0.4 (equal), 0.2 (one)
-small  200 layers, d=256, 16 seeds     80 CPU seconds   1 and 0.369 (equal) at T=32
-paper  200 layers, d=600, 25 seeds     an hour          1 and 0.353 (equal), 0.18 (one)
+scale  sizes                             time             expected cosine at sigma_w = 1 and 2.5
+tiny   20 layers, width 32, 2 seeds      10 CPU seconds   1 and about 0.4 (equal) or 0.2 (one)
+small  200 layers, width 256, 32         80 CPU seconds   1 and 0.369 (equal)
+       tokens, 16 seeds
+paper  200 layers, width 600, 25 seeds   an hour          1 and 0.353 (equal) or 0.18 (one)
 
-The measured value is the mean over the second half of the layers. The fixed point depends on
-sigma_V. As T -> infinity it is 0.353 with sigma_V = sigma_w, as in the paper's Section 2, and 0.176
-with sigma_V = 1 (a 64-point Gauss-Hermite rule gives 0.351 and 0.175). Both agree with the paper's
-claim, a stable cosine below 1.
+The measured cosine is the mean over the second half of the layers, where it has reached a fixed
+point. For infinitely many tokens the fixed point at sigma_w = 2.5 is 0.353 with sigma_V = sigma_w,
+as in the paper's Section 2, and 0.176 with sigma_V = 1. (Gauss-Hermite quadrature with 64 points
+gives 0.351 and 0.175.) Both agree with the paper's claim of a stable cosine below 1.
 """
 
 from configs import common

@@ -1,18 +1,20 @@
-r"""The overlap Y_q against beta at several T (arXiv 2505.24333, Figure B.1).
+r"""Does the theory predict the overlap of attention rows? (arXiv 2505.24333, Figure B.1)
 
     python experiments/run.py --config=configs/two_failure_modes/figB1_overlap.py:scale=small
 
-scale  what                              time             expected
-tiny   T=16, 64; 100 rows                5 CPU seconds    dots within 4 standard errors of lines
-small  T=64, 1024, 100000; 100 rows      5 CPU seconds    rms error of the exact theory 0.020
-                                                          (noise), of the limit 0.124
-paper  the same, 1000 rows               1 CPU minute     exact 0.006
+scale  sizes                                   time            expected rms error of the theories
+tiny   16 and 64 tokens, 100 rows              5 CPU seconds   exact: within 4 standard errors
+small  64, 1,024 and 100,000 tokens, 100 rows  5 CPU seconds   exact 0.020 (the noise), limit 0.124
+paper  the same with 1,000 rows                1 CPU minute    exact 0.006
 
-Corrected exponent: with b = beta/beta_c, Y_q ~ T^{-1+2b^2} for b < 1/sqrt(3) and about
-T^{-(1-b^2)^2/(4b^2)} up to b = 1; the paper's T^{-1+b^2} (dotted) is e^{-entropy}, another Renyi
-order: too small below beta of about 1.2 (at beta = 1, T = 1e8 it is 1e-4, the overlap 0.0126) and
-too large near beta_c, where it is 1. Convergence is
-logarithmic: at beta_c the overlap is 0.18 at T = 1e5, where the limit is 0.
+The overlap Y_q is the sum of squares of an attention row. The figure draws it against beta, the
+sharpness of attention, for several numbers of tokens T. Convergence to the limit T -> infinity is
+slow: at the critical beta_c the overlap is 0.18 with 100,000 tokens, where the limit is 0.
+
+With b = beta / beta_c, the paper gives T^(-1 + b^2) (dotted). This is exp(-entropy), not the
+overlap. The overlap is about T^(-1 + 2 b^2) if b < 1/sqrt(3), and T^(-(1 - b^2)^2 / (4 b^2)) up to
+b = 1. Below a beta of about 1.2 the paper's formula is too small: at beta 1 and T = 1e8 it is 1e-4,
+the overlap 0.0126. Near beta_c, where the formula is 1, it is too large.
 """
 
 from configs import common

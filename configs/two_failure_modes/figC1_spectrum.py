@@ -1,14 +1,17 @@
-r"""Eigenvalues of the attention matrix (arXiv 2505.24333, Figure C.1).
+r"""Does the theory predict the eigenvalues of random attention? (arXiv 2505.24333, Figure C.1)
 
     python experiments/run.py --config=configs/two_failure_modes/figC1_spectrum.py:scale=small
 
-scale  what                        time             expected edge of the bulk at beta = 0.5 and 1.8
-tiny   T=64, d=64, 1 seed          5 CPU seconds    grows with beta
-small  T=256, d=512, 8 seeds       10 CPU seconds   near the theory's 0.104 and 0.617
-paper  T=512, d=512, 8 seeds       2 CPU minutes    larger at small beta: d = T
+scale  sizes                             time             expected radius of the bulk at beta 0.5
+                                                          and 1.8
+tiny   64 tokens, width 64, 1 seed       5 CPU seconds    grows with beta
+small  256 tokens, width 512, 8 seeds    10 CPU seconds   near the theory's 0.104 and 0.617
+paper  512 tokens, width 512, 8 seeds    2 CPU minutes    larger at small beta: width = tokens
 
-The outlier is 1 at any beta; the bulk's radius is sqrt(Y_q - Y_p) when d >> T and d = T makes it
-sqrt(1 + T/d) larger at small beta. Each point has eight matrices.
+One eigenvalue is 1 at every beta, the sharpness of attention. All others, the bulk, lie within a
+circle. If the width d is far above the number of tokens T, its radius is sqrt(Y_q - Y_p), with the
+overlap Y_q of an attention row with itself and Y_p of two rows. If d = T the radius is sqrt(1 +
+T/d) times larger at small beta. Each point of the figure is a mean over eight matrices.
 """
 
 from configs import common

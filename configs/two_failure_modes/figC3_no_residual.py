@@ -1,15 +1,20 @@
-r"""No residuals: how fast tokens agree (arXiv 2505.24333, Figure C.3).
+r"""Do tokens become equal within a few layers without residuals? (arXiv 2505.24333, Figure C.3)
 
     python experiments/run.py --config=configs/two_failure_modes/figC3_no_residual.py:scale=small
 
-scale  what                           time             expected rms error against networks
-tiny   L=4, T=16, d=32, 2 seeds       10 CPU seconds   below 0.2
-small  L=12, T=128, d=256, 8 seeds    20 CPU seconds   exact 0.009, limit 0.105
-paper  L=12, T=512, d=600, 16 seeds   half an hour     exact 0.01
+scale  sizes                                      time             expected rms error of theory
+tiny   4 layers, 16 tokens, width 32, 2 seeds     10 CPU seconds   below 0.2
+small  12 layers, 128 tokens, width 256, 8 seeds  20 CPU seconds   exact 0.009, limit 0.105
+paper  12 layers, 512 tokens, width 600,          half an hour     exact 0.01
+       16 seeds
 
-Left: one block from rho = 0 over (beta, sigma_w^2). Right: by layer at sigma_V = sigma_w = 1. The
-paper's limit is 1 after one layer for beta < sqrt(2); at T = 128 networks need several. Above, from
-the limit: rho_1 = 0.5546, 0.3364, 0.3242 for sigma_w^2 = 0.2, 1, 2.
+The left figure is the cosine of two tokens after one block, starting at 0, for values of beta (the
+sharpness of attention) and sigma_w^2 (the variance of the MLP's weights). The right one is the
+cosine by layer at sigma_V = sigma_w = 1. The exact theory averages over networks with T tokens; the
+limit, as in the paper, has infinitely many.
+
+In the limit tokens are equal after one layer if beta < sqrt(2). With 128 tokens several layers are
+needed. Above sqrt(2) the limit is 0.5546, 0.3364 and 0.3242 for sigma_w^2 = 0.2, 1 and 2.
 """
 
 from configs import common

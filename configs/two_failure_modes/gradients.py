@@ -1,14 +1,17 @@
-r"""Gradients of deep encoders at initialisation, block by block (arXiv 2505.24333, Section 1).
+r"""Does rank collapse at initialisation imply vanishing gradients? (arXiv 2505.24333, Section 1)
 
     python experiments/run.py --config=configs/two_failure_modes/gradients.py:scale=small
 
-scale  what                              time            expected
-tiny   L=4, d=16, T=8, 2 seeds           5 CPU seconds   finite gradients in all regimes
-small  L=60, d=256, T=64, 20 seeds       2 CPU minutes   see RESULTS.md
-paper  L=60, d=600, T=64, 30 seeds       10 CPU minutes  the paper has no figure of it
+scale  sizes                                     time            expected result
+tiny   4 layers, width 16, 8 tokens, 2 seeds     5 CPU seconds   finite gradients in all regimes
+small  60 layers, width 256, 64 tokens,          2 CPU minutes   see RESULTS.md
+       20 seeds
+paper  60 layers, width 600, 64 tokens,          10 CPU minutes  the paper has no figure of it
+       30 seeds
 
-The paper says that rank collapse implies vanishing gradients. Depth, beta and alpha_SA of the first
-two regimes are those of Figure 1d: 60 layers collapse at alpha_SA = 1 and not at 2. The loss is the
+The paper says that it does. The run measures the gradient of every block of deep encoders. Depth,
+beta (the sharpness of attention) and alpha (the strength of its skip connection) of the first two
+regimes are those of Figure 1d: 60 layers collapse at alpha 1 and not at alpha 2. The loss is the
 inner product of the output with a random matrix.
 """
 

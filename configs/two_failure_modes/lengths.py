@@ -1,16 +1,21 @@
-r"""Attention at initialisation against the number of tokens (arXiv 2505.24333, eq. 11, 13, C.1).
+r"""Do attention rows depend on length as the theory says? (arXiv 2505.24333, eq. 11, 13, C.1)
 
     python experiments/run.py --config=configs/two_failure_modes/lengths.py:scale=small
 
-scale  what                               time            expected
-tiny   T up to 1,024, 2 samples           5 CPU seconds   the deviation at half entropy grows with T
-small  T up to 262,144, 8 samples         90 CPU seconds  powers .30 (of ln T), -.47 and -.13 (of T)
-paper  the same as small                  90 CPU seconds  the paper states .5, -.5 and above -.5
+scale  sizes                            time            expected powers (the table below)
+tiny   up to 1,024 tokens, 2 samples    5 CPU seconds   the first is positive
+small  up to 262,144 tokens, 8 samples  90 CPU seconds  .30, -.47 and -.13
+paper  the same as small                90 CPU seconds  .30, -.47 and -.13
 
-Rows are softmax rows of independent scores of deviation sigma_a. The entropy is measured in units
-of ln T; the deviation at which it is 1/2 should grow as sqrt(ln T). Above the transition the
-overlap should be 1 - beta_c / beta. The bulk of eigenvalues should shrink as T^(-1/2) if sigma_a is
-fixed, and more slowly if sigma_a = sqrt(ln T).
+    power of         measure                                                 paper
+    ln(tokens)       sigma at which the entropy of a row is ln(tokens) / 2   .5
+    tokens           radius of the eigenvalues at fixed sigma                -.5
+    tokens           the same at sigma = sqrt(ln(tokens))                    above -.5
+
+A row is the softmax of independent scores of standard deviation sigma. The third claim is that
+eigenvalues shrink more slowly if sigma grows with the number of tokens (Appendix C.1). The run also
+measures the overlap of a row, its sum of squares. The paper predicts 1 - beta_c / beta above the
+transition at beta_c, where beta is the sharpness of attention.
 """
 
 from configs import common
