@@ -17,11 +17,11 @@ VARIANTS = {
     "random": ("softmax", (("(embed|unembed)/.*", "train"), (".*", "frozen"))),
     "random_mixit": ("mixit", (("(embed|unembed|positions)/.*", "train"), (".*", "frozen"))),
 }
-# As random_mixit, with frozen positions.
+# The variant random_mixit with frozen positions.
 FIXED_POSITIONS = {
     "random_mixit_fixed": ("mixit", (("(embed|unembed)/.*", "train"), (".*", "frozen")))
 }
-# Tiny Shakespeare as configs/text/lm.py prepares it: the folder and the fingerprint of its tokens.
+# The folder and the token fingerprint of tiny Shakespeare, prepared as in configs/text/lm.py.
 SHAKESPEARE = ("tinyshakespeare-bpe1024", "1460733d6353")
 
 
@@ -36,10 +36,10 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
         task=dict(),
         data=dict(
             seed=12345,  # seed of the held-out sets, which all members share
-            train_size=0,  # examples of a finite training set; 0 draws fresh ones at every step
+            train_size=0,  # examples of a finite training set; 0: new examples at every step
             test_size=1000,
             validation_size=1000,
-            split="redraw",  # or "hash": each set is a share of all possible examples, of one law
+            split="redraw",  # or "hash": each set is a random share of all possible examples
             test_share=0.125,
             validation_share=0.0625,
         ),
@@ -48,10 +48,10 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
         # Rules that replace the partition from a step on: ((step, ((pattern, label), ..)), ..).
         unfreeze=(),
         optim=dict(
-            learning_rate=(1e-3,),  # of several, validation chooses one and the test set reports it
+            learning_rate=(1e-3,),  # validation chooses one of several; the test set reports it
             schedule="cosine",
             warmup=50,
-            clip=1.0,  # global norm over the trainable leaves; 0 is off
+            clip=1.0,  # largest norm of the gradient of all trained parameters; 0: no limit
             labels=dict(train=adamw()),
         ),
         # Sizes of the mesh axes. data=0 takes all remaining devices. members=0 takes as many as
@@ -106,21 +106,23 @@ def adamw(weight_decay: float = 1e-3) -> dict:
     return dict(name="adamw", b1=0.9, b2=0.999, eps=1e-8, weight_decay=weight_decay, multiplier=1.0)
 
 
-def split(config: ConfigDict) -> None:
-    """Sets a split by hash, or the authors' split, which never trains on short examples."""
+def set_split(config: ConfigDict) -> None:
+    """Sets the split by hash, or with an authors' preset theirs: no short examples in training."""
     config.data.split = "hash" if config.arguments.preset == "paper" else "redraw"
 
 
-def budget(config: ConfigDict, steps: int, rates: tuple, mixing_steps: int, mixing_rates: tuple):
+def set_budget(
+    config: ConfigDict, steps: int, rates: tuple, mixing_steps: int, mixing_rates: tuple
+) -> None:
     """Sets steps and learning rates; MixiT, which learns slowly, has different ones."""
     if config.arguments.variant == "mixit":
         steps, rates = mixing_steps, mixing_rates
     config.train.steps, config.optim.learning_rate = steps, rates
-    embeddings_want_more(config)
+    raise_rates_of_embeddings(config)
 
 
-def embeddings_want_more(config: ConfigDict) -> None:
-    """Sets higher rates, of which .1 is near the best, if only the embeddings are trained."""
+def raise_rates_of_embeddings(config: ConfigDict) -> None:
+    """Sets higher learning rates (the best is near .1) if only the embeddings are trained."""
     if config.arguments.variant in ("random", "random_mixit"):
         config.optim.learning_rate = (1e-2, 3e-2, 1e-1, 3e-1)
 
@@ -151,13 +153,15 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         embed_init_std=1.0,
         residual_scale=1.0,
         branch_scale=1.0,
-        **dict(depth_alpha=0.0, base_layers=1),  # branches: times (base_layers/layers)^depth_alpha
-        **dict(base_width=0.0, base_mlp_width=0.0),  # linear maps: times sqrt(base / inputs) or 1
+        # Branches are scaled by (base_layers / layers)^depth_alpha.
+        **dict(depth_alpha=0.0, base_layers=1),
+        # Linear maps are scaled by sqrt(base / inputs); a base of 0 leaves them as they are.
+        **dict(base_width=0.0, base_mlp_width=0.0),
         use_norm=True,
         use_mlp=True,
         remat=False,
-        remat_keep="nothing",  # activations that recomputed blocks store (dense or products)
-        fused=False,  # attention without weights in memory: for GPUs and long sequences
+        remat_keep="nothing",  # with remat: activations that are stored (nothing, dense, products)
+        fused=False,  # attention without its weights in memory, for GPUs and long sequences
         scan=False,  # one compiled block for all layers: for depth, see jaxformer/models/decoder.py
         dtype="float32",
         param_dtype="float32",
@@ -188,7 +192,7 @@ def authors(fixed: bool, deep: bool, base_layers: int = 1) -> dict:
     fields: dict = dict(use_bias=True)  # explains the parameter counts of Table 4
     fields |= dict(depth_alpha=1.0, base_layers=base_layers) if deep else {}
     if fixed:
-        # Their code never sets the base of the MLP's last map, which is then 1.
+        # The authors' code never sets the base of the MLP's last map, which is 1 by default.
         fields |= dict(sink_head=True, act="shaped_leaky", base_width=512.0, base_mlp_width=1.0)
         fields |= dict(mixing_scale="token" if deep else "spread", mixing_identity=not deep)
         fields |= {} if deep else dict(residual_scale=0.5**0.5, branch_scale=0.5**0.5)

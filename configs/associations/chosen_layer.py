@@ -50,7 +50,7 @@ def get_config(arg: str = ""):
         source="tiny:llama" if is_tiny else MODELS[arguments["model"]],
         prompt=prompt,
         judged=judged,
-        sentences={"tiny": 4, "small": 10, "paper": 0}[scale],  # 0: all, and 100 indirect objects
+        sentences={"tiny": 4, "small": 10, "paper": 0}[scale],  # 0: all prompts, 100 of kind ioi
         fraction=0.1 if is_tiny else 0.01,
         dtype="float32",
     )

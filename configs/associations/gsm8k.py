@@ -45,7 +45,7 @@ def get_config(arg: str = ""):
         train="train.jsonl",
         test="test.jsonl",
         shots=int(arguments["shots"]),
-        questions=0 if arguments["scale"] == "paper" else 100,  # 0: all
+        questions=0 if arguments["scale"] == "paper" else 100,  # 0: all questions
         matrix=matrix,
         fraction=0.02,
         new_tokens=256,

@@ -71,7 +71,7 @@ def get_config(arg: str = ""):
         source=model if model == "gpt2" else f"EleutherAI/{model}",
         revisions=tuple(f"step{step}" for step in steps) if all_steps else ("",),
         prompt=prompt,
-        sentences=0 if scale == "paper" else 20,  # 0: all, and 100 indirect objects
+        sentences=0 if scale == "paper" else 20,  # 0: all prompts, 100 of kind ioi
         matrix=matrix,
         fractions=fractions,
         dtype="float32",

@@ -45,7 +45,7 @@ def get_config(arg: str = ""):
     config.recipe = "oneshot"
     del config.task
     config.data = dict(
-        seed=12345,  # of the split into classes and of the held-out episodes
+        seed=12345,  # draws the split into classes and the held-out episodes
         images="folder",
         paths=("images_background_small1.zip", "images_background_small2.zip"),
         folder="",  # where TensorFlow Datasets has omniglot, mnist and fashion_mnist prepared
@@ -70,7 +70,7 @@ def get_config(arg: str = ""):
         examples=300,
         widths=(10, 100),  # the order parameter of the first width gives the head scores
         temperatures=(0.1, 0.3, 1.0, 3.0, 10.0),
-        draws=0,  # of the exact posterior at the first width, for each network; 0: none
+        draws=0,  # exact posterior draws for each network at the first width; 0: none
     )
     config.optim.update(learning_rate=(1e-3,), schedule="constant", warmup=0, clip=0.0)
     config.optim.labels.train.weight_decay = 5e-5

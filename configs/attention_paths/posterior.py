@@ -49,17 +49,17 @@ def get_config(arg: str = ""):
     config.task = common.hidden_markov(config.arguments.scale)
     config.posterior = dict(
         method=config.arguments.variant,
-        width=(10,),  # one number, or N_1 .. N_{L+1}
+        width=(10,),  # one width for all layers, or N_1 .. N_{L+1}
         temperature=0.01,
-        draws=1000,  # of all chains together
-        warmup=300,  # of each chain
+        draws=1000,  # in all chains together
+        warmup=300,  # steps of each chain before its first draw
         chains=2,
         chain_method="sequential",  # "vectorized" on accelerators
         max_tree_depth=10,
         target_accept=0.8,
-        chunk=100,  # the most steps in one dispatch
-        least_ess=0.0,  # sample until bulk and tails have so many effective draws; 0: take `draws`
-        most_draws=100_000,  # of all chains together, however few are effective
+        chunk=100,  # largest number of steps in one dispatch
+        least_ess=0.0,  # effective draws in bulk and tails at which sampling ends; 0: `draws`
+        most_draws=100_000,  # in all chains together, however few are effective
     )
     if config.arguments.scale == "tiny":
         config.posterior.update(width=(5,), temperature=0.1)

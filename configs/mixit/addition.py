@@ -32,7 +32,7 @@ def get_config(arg: str = ""):
         arg, variant=(*common.VARIANTS,), scale=common.SCALES, preset=common.PRESETS
     )
     config = common.training("mixit/addition", arguments)
-    common.split(config)
+    common.set_split(config)
     config.task = dict(name="addition", digits=10, format="authors", scored="authors")
     config.train.target = 0.999
     if config.arguments.scale == "tiny":
@@ -46,7 +46,7 @@ def get_config(arg: str = ""):
         config.n_seeds = 3
         config.data.update(test_size=2000)
         config.train.batch_size = 128
-        common.budget(config, 2500, (3e-3, 1e-2), 5000, (1e-3, 3e-3, 1e-2))
+        common.set_budget(config, 2500, (3e-3, 1e-2), 5000, (1e-3, 3e-3, 1e-2))
     elif config.arguments.scale == "paper":
         common.decoder(config, width=512, layers=8, heads=64)
         config.data.update(train_size=50_000, test_size=4_000)

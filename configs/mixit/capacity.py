@@ -33,7 +33,7 @@ def get_config(arg: str = ""):
         config.task.symbols = 96
         config.train.update(batch_size=1024, steps=5000, eval_every=500)
         config.optim.learning_rate = (1e-2, 2e-2, 5e-2, 1e-1)
-        common.embeddings_want_more(config)
+        common.raise_rates_of_embeddings(config)
     elif config.arguments.scale == "paper":
         common.decoder(config, width=128, layers=2, heads=4)
         config.train.update(batch_size=32_768)

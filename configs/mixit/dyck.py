@@ -32,7 +32,7 @@ def get_config(arg: str = ""):
         arg, variant=(*common.VARIANTS,), scale=common.SCALES, preset=common.PRESETS
     )
     config = common.training("mixit/dyck", arguments)
-    common.split(config)
+    common.set_split(config)
     config.task = dict(name="dyck", pairs=20)
     config.train.target = 0.9999
     if config.arguments.scale == "tiny":
@@ -47,7 +47,7 @@ def get_config(arg: str = ""):
         config.n_seeds = 3
         config.data.test_size = 4000
         config.train.batch_size = 64
-        common.budget(config, 1000, (1e-3, 1e-2), 4000, (1e-3, 3e-3, 1e-2))
+        common.set_budget(config, 1000, (1e-3, 1e-2), 4000, (1e-3, 3e-3, 1e-2))
     elif config.arguments.scale == "paper":
         config.task.pairs = 40
         common.decoder(config, width=512, layers=4, heads=64)

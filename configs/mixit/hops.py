@@ -34,7 +34,7 @@ def get_config(arg: str = ""):
         arg, variant=(*common.VARIANTS,), scale=common.SCALES, preset=common.PRESETS
     )
     config = common.training("mixit/hops", arguments)
-    common.split(config)
+    common.set_split(config)
     config.task = dict(name="hops", max_hops=1, letters=4, tokens=40)
     config.train.target = 0.999
     if config.arguments.scale == "tiny":
@@ -48,7 +48,7 @@ def get_config(arg: str = ""):
         config.n_seeds = 3
         config.data.update(test_size=2000, validation_size=500)
         config.train.batch_size = 48
-        common.budget(config, 600, (3e-3, 1e-2), 2000, (1e-3, 3e-3, 1e-2))
+        common.set_budget(config, 600, (3e-3, 1e-2), 2000, (1e-3, 3e-3, 1e-2))
     elif config.arguments.scale == "paper":
         config.task.update(max_hops=16, tokens=99)
         common.decoder(config, width=512, layers=5, heads=8)

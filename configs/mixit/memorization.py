@@ -42,7 +42,7 @@ def get_config(arg: str = ""):
         config.task.symbols = 64
         config.n_seeds = 3
         config.train.update(batch_size=512, steps=1000, target=0.999)
-        common.embeddings_want_more(config)
+        common.raise_rates_of_embeddings(config)
     elif config.arguments.scale == "paper":
         config.task.symbols = 512
         common.decoder(config, width=1024, layers=2, heads=4)

@@ -45,7 +45,7 @@ def get_config(arg: str = ""):
         config.n_seeds = 3
         config.data.update(test_size=470, validation_size=200)
         config.train.batch_size = 512
-        common.budget(config, 4000, (1e-2, 2e-2), 6000, (5e-3, 1e-2, 2e-2))
+        common.set_budget(config, 4000, (1e-2, 2e-2), 6000, (5e-3, 1e-2, 2e-2))
         config.optim.labels.train.weight_decay = 0.1
     elif config.arguments.scale == "paper":
         config.task.p = 599

@@ -35,7 +35,7 @@ def get_config(arg: str = ""):
     arguments = common.parse(arg, std=QK_STANDARD_DEVIATIONS, scale=common.SCALES)
     arguments |= dict(variant="frozen_qk", preset="paper")
     config = common.training("mixit/qk_scale", arguments)
-    common.split(config)
+    common.set_split(config)
     config.task = dict(name="retrieval", max_pairs=8, vocab=64, format="authors")
     common.decoder(config, width=64, layers=2, heads=4)
     config.train.target = 0.999

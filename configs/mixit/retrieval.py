@@ -34,7 +34,7 @@ def get_config(arg: str = ""):
         arg, variant=(*common.VARIANTS,), scale=common.SCALES, preset=common.PRESETS
     )
     config = common.training("mixit/retrieval", arguments)
-    common.split(config)
+    common.set_split(config)
     config.task = dict(name="retrieval", max_pairs=8, vocab=64, format="authors")
     common.decoder(config, width=64, layers=2, heads=4)
     config.train.target = 0.999
@@ -46,7 +46,7 @@ def get_config(arg: str = ""):
     elif config.arguments.scale == "small":
         config.n_seeds = 3
         config.data.test_size = 4000
-        common.budget(config, 1000, (3e-3, 1e-2), 4000, (1e-3, 3e-3, 1e-2))
+        common.set_budget(config, 1000, (3e-3, 1e-2), 4000, (1e-3, 3e-3, 1e-2))
     elif config.arguments.scale == "paper":
         # The published numbers come from code whose queries have symbols of their own.
         format = "paper" if config.arguments.preset == "paper" else "authors"

@@ -31,7 +31,7 @@ def get_config(arg: str = ""):
     variant = "standard" if always else "frozen_qk"
     arguments |= dict(variant=variant, preset="paper")
     config = common.training("mixit/unfreezing", arguments)
-    common.split(config)
+    common.set_split(config)
     config.task = dict(name="retrieval", max_pairs=6, vocab=32, format="authors")
     common.decoder(config, width=64, layers=2, heads=4)
     config.train.update(batch_size=64, steps=400, eval_every=50)

@@ -49,8 +49,8 @@ def get_config(arg: str = ""):
         "mixit/universality",
         arguments,
         name="universality",
-        length=8,  # m
-        dim=4,  # of a token, and of a head's queries and keys
+        length=8,  # tokens in a sequence
+        dim=4,  # size of a token, and of a head's queries and keys
         qk_std=1.0,
         ridge=1e-9,
         **SIZES[arguments["scale"]],

@@ -1,24 +1,27 @@
-r"""Fine-tuning of chosen parts of a published model on a text.
+r"""Trains chosen parts of a published model on a text and freezes all others.
 
     python experiments/run.py --config=configs/text/finetune.py:source=FOLDER,free=block_9/mlp
 
 source  a published model, as `jaxformer.load` reads it: a folder with config.json and safetensors,
         a GGUF file, "package:NAME" of an installed package with weights, or a name on the hub.
-        Without it, a tiny random model needs no file
-free    a pattern of the modules or parameters that are trained, such as block_(28|29)/mlp (then in
-        quotes); all others keep their bits
-tokens  the prepared text, a path or a name in runs/data. Prepare it with the model's tokenizer:
+        Without it, the model is random and tiny and needs no file
+free    a pattern of the modules or parameters to train, such as block_9/mlp or
+        "block_(28|29)/mlp" (in quotes)
+tokens  the prepared text: a path or a name in runs/data
+
+scale  sizes                                time                 expected result
+tiny   10 steps of 4 x 32 tokens            20 CPU seconds       none: a test run
+small  100 steps of 4 x 128 tokens          10 CPU minutes       the loss of the text falls
+paper  2,000 steps of 32 x 512 tokens       an hour on a GPU     not yet run
+
+Prepare the text with the tokenizer of the model:
 
     python experiments/prepare.py --dataset text:FILE --tokenizer FOLDER --out TOKENS
 
-scale  what                             time                 expected
-tiny   10 steps of 4 x 32 tokens        20 CPU seconds       it runs
-small  100 steps of 4 x 128 tokens      10 CPU minutes       the loss of the text falls
-paper  2,000 steps of 32 x 512 tokens   an hour on a GPU     not run
-
-The time of the small scale is that of 135 million parameters. No paper has these runs. Only the
-free part has gradients and optimizer state. The loss is computed in chunks of positions: the logits
-of a large vocabulary are never all in memory. `jaxformer.load(WORKDIR)` returns the trained model.
+Frozen parameters do not change by a single bit and have neither gradients nor optimizer state. The
+logits are computed for a few positions at a time, so a large vocabulary needs little memory.
+`jaxformer.load(WORKDIR)` returns the trained model. The time of the small scale is that of a model
+with 135 million parameters. No paper has these runs.
 """
 
 from configs import common
@@ -37,7 +40,7 @@ def get_config(arg: str = ""):
     )
     config = common.training("text/finetune", arguments)
     config.task = common.prepared_text("next_token", arguments["tokens"], window=128, batch_of=0)
-    config.task.vocab = 0  # tokens of the model, if it has more than its tokenizer; 0: as many
+    config.task.vocab = 0  # vocabulary of the model if larger than the tokenizer's; 0: the same
     config.model = dict(name="loaded", source=arguments["source"])
     config.partition = ((f"({arguments['free']})(/.*)?", "train"), (".*", "frozen"))
     config.data.update(test_size=64, validation_size=64)

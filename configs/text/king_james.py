@@ -1,26 +1,27 @@
-r"""Language modelling of the King James Bible with frozen parts (MixiT papers, Table 3).
+r"""Which parts of a language model must be trained on the King James Bible? (MixiT papers, Table 3)
 
     python experiments/run.py --config=configs/text/king_james.py:variant=frozen_qk,scale=small
 
-variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit, which trains its
-         positions, | random_mixit_fixed, which does not
-tokens   the prepared folder, a path or a name in runs/data
+variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit (trains its positions) |
+         random_mixit_fixed (does not)
+tokens   the prepared folder: a path or a name in runs/data
 preset   paper (the text) | authors (their code: biases, sink head, scalings)
 
-scale  what                            time               expected bits a byte of test text
-tiny   the packaged chain, n=16        20 CPU seconds     it runs
-small  BPE of 1,024, n=48, 3 seeds     5 CPU minutes      below a trigram
-paper  12 layers, n=512                hours on a GPU     not run
+scale  sizes                                 time               expected test loss (bits a byte)
+tiny   the packaged chain, width 16          20 CPU seconds     none: a test run
+small  BPE of 1,024 tokens, width 48,        5 CPU minutes      below that of a trigram
+       3 seeds
+paper  12 layers, width 512                  hours on a GPU     not yet run
 
-The text has 4.1 MB, four times tiny Shakespeare. It is in the Debian package bible-kjv-text (the
-program `bible` prints it), without verse numbers and with a blank line between chapters. Prepare it
-once:
+The Bible has 4.1 MB, four times as many as the tiny Shakespeare of configs/text/lm.py. The Debian
+package bible-kjv-text has it: the program `bible` prints it. Leave out the verse numbers, put a
+blank line between chapters, and prepare it once:
 
     python experiments/prepare.py --dataset text:king_james.txt --tokenizer bpe:1024 \
         --out runs/data/king-james-bpe1024
 
-The rate is constant. Training stops when no seed has a new lowest validation loss in three
-evaluations in sequence, or after 2,500 steps.
+The learning rate is constant. Training stops after three evaluations in a row in which no seed has
+a new lowest validation loss, at the latest after 2,500 steps.
 """
 
 from configs import common

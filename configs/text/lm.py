@@ -1,27 +1,31 @@
-r"""Language modelling with frozen parts (MixiT papers, Table 3 of version A, Table 2 of version B).
+r"""Which parts of a language model must be trained? (MixiT papers, Table 3 of version A, 2 of B)
 
     python experiments/run.py --config=configs/text/lm.py:variant=frozen_qk,scale=tiny
 
-variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit, which trains its
-         positions, | random_mixit_fixed, which does not
+variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit (trains its positions) |
+         random_mixit_fixed (does not)
 text     shakespeare | wikitext103 | fineweb_edu
 preset   paper (the text) | authors (their code: biases, sink head, scalings)
 
-scale  what                                   time                 expected bits a byte of test text
-tiny   the packaged chain, n=64               20 CPU seconds        Standard 3.71 (a bigram 3.68)
-small  tiny Shakespeare, BPE of 1,024, n=128  10 to 20 CPU minutes  Standard 2.36 (a trigram 2.49)
-paper  12 layers, n=512, 40,000 steps of 512  days on a GPU         log perplexity 2.78, 3.07, 3.73
+scale  sizes                                  time                 expected test loss
+tiny   the packaged chain, width 64           20 CPU seconds       Standard 3.71 bits a byte
+                                                                   (bigram: 3.68)
+small  tiny Shakespeare, BPE of 1,024         10 to 20 CPU min     Standard 2.36 bits a byte
+       tokens, width 128, 3 seeds                                  (trigram: 2.49)
+paper  12 layers, width 512, 40,000 steps     days on a GPU        published log perplexity:
+       of 512 sequences                                            Standard 2.78, Frozen-QK 3.07,
+                                                                   MixiT 3.73 (wikitext103)
 
-Text is prepared once, for the small scale by
+Prepare the text of the small scale once (docs/data.md has the texts of the paper scale):
 
     python experiments/prepare.py --dataset text:tinyshakespeare.txt --tokenizer bpe:1024 \
         --out runs/data/tinyshakespeare-bpe1024
 
-and for the paper scale as in docs/data.md. Any other text is --config.task.tokens=DIR, with an
-empty --config.task.fingerprint= if the config has one. Baselines are the losses of a unigram, a
-bigram and a trigram with discounts fitted on the training text. At paper scale a line or document
-is an example, truncated and padded as in the authors' code, and `log_perplexity` is their mean of
-batch means; `loss` is the mean over all scored tokens. The rate is chosen by validation loss.
+For any other text add --config.task.tokens=FOLDER, and an empty --config.task.fingerprint= if the
+config has a fingerprint. Validation loss chooses the learning rate. Unigram, bigram and trigram
+baselines are fitted on the training text. At paper scale a line or a document is one example, cut
+or padded as in the authors' code. `log_perplexity` is then their mean of the means of batches, and
+`loss` the mean over all scored tokens.
 """
 
 from configs import common
@@ -42,7 +46,7 @@ def get_config(arg: str = ""):
         scale=common.SCALES,
         preset=common.PRESETS,
     )
-    config, held = common.training("text/lm", arguments), TEXTS[arguments["text"]]
+    config, prepared = common.training("text/lm", arguments), TEXTS[arguments["text"]]
     config.task = common.prepared_text("next_token", window=32, batch_of=0)
     common.decoder(config, width=64, layers=2, heads=4)
     if arguments["scale"] == "tiny":
@@ -50,16 +54,16 @@ def get_config(arg: str = ""):
         config.optim.learning_rate = (1e-2,)
         config.train.update(batch_size=32, steps=200, eval_every=50)
     elif arguments["scale"] == "small":
-        config.task = common.prepared_text("next_token", *held, window=64, batch_of=0)
+        config.task = common.prepared_text("next_token", *prepared, window=64, batch_of=0)
         common.decoder(config, width=128, layers=2, heads=4)
         config.data.update(test_size=10_000, validation_size=10_000)
         config.n_seeds = 3
         config.optim.learning_rate = (3e-3, 1e-2)
         config.train.update(batch_size=32, steps=800, eval_every=200)
     else:
-        lines = arguments["text"] != "shakespeare"  # Shakespeare is a single document
+        has_documents = arguments["text"] != "shakespeare"  # Shakespeare is a single document
         config.task = common.prepared_text(
-            "next_token", *held, documents=lines, window=256, batch_of=512
+            "next_token", *prepared, documents=has_documents, window=256, batch_of=512
         )
         common.decoder(config, width=512, layers=12, heads=8)
         config.data.update(test_size=4_358, validation_size=4_096)

@@ -1,31 +1,32 @@
-r"""Sentiment of film reviews with frozen parts (MixiT papers, Table 1 and Table 5 on other data).
+r"""Which parts must be trained to judge film reviews? (MixiT papers, Tables 1 and 5, on other data)
 
     python experiments/run.py --config=configs/text/reviews.py:variant=mixit,scale=small
 
-variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit, which trains its
-         positions, | random_mixit_fixed, which does not
-sight    causal | both: every variant attends to earlier tokens, or to the whole text
-tokens   the prepared folder, a path or a name in runs/data
+variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit (trains its positions) |
+         random_mixit_fixed (does not)
+sight    causal (every variant attends to earlier tokens) | both (to the whole text)
+tokens   the prepared folder: a path or a name in runs/data
 preset   paper (the text) | authors (their code)
 
-scale  what                                       time                expected test accuracy
-tiny   texts of the packaged chain, n=16          20 CPU seconds      it runs
-small  10,605 reviews, n=32, 5 seeds              1 CPU minute        a word regression 0.77
-paper  the same, 4 layers, n=1024, 3 rates        an hour on a GPU    not run
+scale  sizes                                      time                expected test accuracy
+tiny   texts of the packaged chain, width 16      20 CPU seconds      none: a test run
+small  10,605 reviews, width 32, 5 seeds          1 CPU minute        a word regression has 0.77
+paper  the same, 4 layers, width 1024,            an hour on a GPU    not yet run
+       3 learning rates
 
-The data are 10,605 sentences of film reviews (Pang and Lee) with the mean polarity that 20 people
-gave them (Hutto and Gilbert, ICWSM 2014). The file is in the source package of vaderSentiment 3.3.2
-(`pip download --no-binary :all: --no-deps vaderSentiment==3.3.2`), among the additional resources
-of the ICWSM paper, as movieReviewSnippets_GroundTruth.txt. Make it a table with the columns
+A review is a sentence (Pang and Lee), its label the sign of the mean rating of 20 people (Hutto and
+Gilbert, ICWSM 2014). The data are in the source package of vaderSentiment 3.3.2: download it with
+`pip download --no-binary :all: --no-deps vaderSentiment==3.3.2`. Among the additional resources of
+the ICWSM paper, movieReviewSnippets_GroundTruth.txt has them. Make it a table with the columns
 polarity and text, and prepare it once:
 
     python experiments/prepare.py --dataset table:movie_reviews.tsv --text text \
         --label 'polarity>0' --validation 0.1 --test 0.2 --tokenizer bpe:4096 \
         --out runs/data/movie-reviews-bpe4096
 
-Training stops when no seed's validation has improved four times in sequence. The baseline
-`word_regression` is a logistic regression on the words of a review, fitted on the same training
-part.
+Training stops after four evaluations in a row in which no seed improves on validation data. The
+baseline `word_regression` is a logistic regression on the words of a review, fitted on the same
+training data.
 """
 
 from configs import common

@@ -1,17 +1,20 @@
-r"""Tokens a second of each variant as a language model (MixiT papers, Appendix C of version A).
+r"""Do frozen parts make training faster? (MixiT papers, version A, Appendix C)
 
     python experiments/run.py --config=configs/text/speed.py:scale=small
 
-scale  what                                           time                expected
-tiny   n=16, a vocabulary of 128, 2 rounds            20 CPU seconds      it runs
-small  4 layers, n=256, m=256, vocabulary 8,192       4 CPU minutes       Frozen-QK 1.02, MixiT 1.29
-paper  12 layers, n=512, m=256, vocabulary 128,256    half an hour on GPU  1.24 and 1.32 claimed
+scale  sizes                                    time                expected tokens per second,
+                                                                    relative to Standard
+tiny   width 16, vocabulary 128, 2 rounds       20 CPU seconds      none: a test run
+small  4 layers, width 256, 256 tokens,         4 CPU minutes       Frozen-QK 1.02, MixiT 1.29
+       vocabulary 8,192, 5 rounds
+paper  12 layers, width 512, 256 tokens,        half an hour        published: Frozen-QK 1.24,
+       vocabulary 128,256, 5 rounds             on a GPU            MixiT 1.32
 
-Every variant runs once in each of five rounds. The training loop measures tokens per second without
-the first dispatch, which compiles. `speed` is that over Standard's of the same round, `products`
-the ratio of matrix products, which bounds it. Times need an idle machine. The text is the packaged
-chain, of which few symbols of the vocabulary occur, so that neither reading nor a tokenizer plays a
-part.
+Every variant runs once in each round. `speed` is its number of tokens per second divided by that of
+Standard in the same round. The first step, which compiles, is not counted. `products` is the ratio
+of matrix products, an upper bound of the speed. The machine must be idle. The text is the packaged
+bigram chain, so that neither reading nor a tokenizer takes time; it uses few symbols of the
+vocabulary.
 """
 
 from configs import common

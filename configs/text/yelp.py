@@ -1,28 +1,31 @@
-r"""Sentiment with frozen parts (MixiT papers, Table 1, Yelp; Table 5, heads).
+r"""Which parts must be trained to judge reviews? (MixiT papers, Table 1, Yelp; Table 5, heads)
 
     python experiments/run.py --config=configs/text/yelp.py:variant=mixit,scale=tiny
 
-variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit, which trains its
-         positions, | random_mixit_fixed, which does not
-sight    causal | both: every variant attends to earlier tokens, or to the whole text
-         authors: as in their code, MixiT attends to the whole text, the others to earlier tokens
+variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit (trains its positions) |
+         random_mixit_fixed (does not)
+sight    causal (every variant attends to earlier tokens) | both (to the whole text) |
+         authors (as in their code: MixiT to the whole text, all others to earlier tokens)
 preset   paper (the text) | authors (their code)
 
-scale  what                                    time                expected test accuracy
-tiny   whether a text is reversed              20 CPU seconds      0.6 to 0.9; a bag of words 0.5
-small  the same, n=64, 3 seeds, 3 rates        10 CPU minutes      0.79 Standard, 0.49 MixiT
-paper  Yelp polarity, 4 layers, n=1024, 256    hours on a GPU      90.6, 90.9 and 92.6 %
+scale  sizes                                   time                expected test accuracy
+tiny   reversed texts, width 64                20 CPU seconds      0.6 to 0.9; a bag of words 0.5
+small  reversed texts, width 64, 3 seeds,      10 CPU minutes      Standard 0.79, MixiT 0.49
+       3 learning rates
+paper  Yelp reviews, 4 layers, width 1024,     hours on a GPU      published: Standard 90.6 %,
+       256 tokens                                                  Frozen-QK 90.9 %, MixiT 92.6 %
 
-The tiny and small scales need no file: a text is drawn from the packaged chain and half of them are
-reversed, so that a bag of words cannot distinguish them. The Yelp reviews are prepared by
+The tiny and small scales need no file. Half of the texts, drawn from the packaged chain, are
+reversed, and the label is whether a text is reversed. A bag of words cannot tell. Prepare the Yelp
+reviews by
 
     python experiments/prepare.py --dataset yelp --tokenizer LLAMA_TOKENIZER.json \
         --out runs/data/yelp-llama
 
 with a tokenizer.json of Llama 3.2, which you download (docs/data.md). The published comparison is
-not like for like: sight=authors repeats it, sight=both and sight=causal are fair. The sweep over
-heads (Table 5) is --config.model.heads=4, 16, 64 or 256. The class is read from the last token that
-is no padding.
+unfair, because only MixiT reads the whole text: sight=authors repeats it, sight=both and
+sight=causal treat all variants alike. For Table 5 set --config.model.heads to 4, 16, 64 or 256. The
+class is read from the last token that is not padding.
 """
 
 from configs import common

@@ -34,7 +34,7 @@ from configs import common
 
 SECONDS = {"tiny": 20, "small": 120, "paper": 3 * 86_400}
 
-# variant -> (layers, beta, alpha_SA) of the paper, and (beta, alpha_SA) at our scales
+# variant -> (layers, beta, alpha_SA) of the paper, and (beta, alpha_SA) at tiny and small scale
 REGIMES = {
     "trainable": ((60, 0.02, 2.0), (0.5, 1.0)),
     "rank_collapse": ((60, 0.02, 1.0), (0.5, 0.1)),
@@ -45,7 +45,7 @@ REGIMES = {
 def get_config(arg: str = ""):
     arguments = common.parse(arg, variant=(*REGIMES,), scale=common.SCALES)
     config = common.training("two_failure_modes/fig1_losses", arguments)
-    (layers, beta, alpha), ours = REGIMES[config.arguments.variant]
+    (layers, beta, alpha), smaller = REGIMES[config.arguments.variant]
     config.task = common.masked_text(window=16)
     config.train.update(batch_size=64, eval_every=500, probes=("attention_entropy",))
     config.optim.labels.train.weight_decay = 0.01
@@ -56,7 +56,7 @@ def get_config(arg: str = ""):
         config.train.update(steps=33_000, log_every=50, eval_every=1000)
         config.optim.update(learning_rate=(1e-4,), warmup=1650)
         return config
-    beta, alpha = ours
+    beta, alpha = smaller
     if config.arguments.scale == "tiny":
         common.encoder(config, width=32, layers=4, heads=4, beta=beta, alpha_sa=alpha)
         config.train.update(steps=200, eval_every=100)
