@@ -21,8 +21,8 @@ paper  65 symbols, 256 tokens, width 256,       hours on a GPU          the clai
     MLP, linear    .52  .45      F2: .64 .01     F1: .40 .57        both cuts help; the loss is
                                                                     lower without F1
     linear, MLP    .51  .47      F2: .90 .07     F1: .13 .60        only the cut of F2 helps
-    none, none     .49  .48      first Wo at 5 %: .55 .39           5 % of its rank helps a little,
-                                 first Wo at 1 %: .29 .47           1 % destroys the answer
+    none, none     .49  .48      Wo, rank 5 %: .55 .39              5 % of the rank of Wo in layer 1
+                                 Wo, rank 1 %: .29 .47              helps a little, 1 % destroys
 
 In noisy recall (arXiv 2406.03068, Appendix B.5) a trigger is followed by the answer or by a noise
 token. Standard errors are at most .025, but .05 for "none, none" and .075 for its gain at 1 %.

@@ -16,9 +16,9 @@ constants beta1 and beta2 of the paper's value matrix. With the exact value matr
 unless the answer differs from the trigger.
 
 Rows 4 to 10 of Table 3 print variances that are too large; the bound of Lemma D.2 stays true.
-Theorem G.1 (iii) is about the direction of the smallest singular value. At a given time alpha
-decides whether this is the noise. At late times the noise has the largest singular value for every
-alpha, if n >= 4.
+Theorem G.1 (iii) says which direction has the smallest singular value. At a given time this can be
+the noise, depending on alpha. At late times the noise has the largest one for every alpha if n >=
+4.
 """
 
 from configs import common

@@ -12,7 +12,7 @@ tiny   drawn glyphs, 2 x 2 heads, 2 seeds      30 CPU seconds   gradient descent
 small  the two small background sets of        4 CPU minutes    gradient descent .800 ± .005,
        Omniglot, 16 x 16 pixels, 5 seeds                        GP limit .766 ± .010,
                                                                 width 10 .774 ± .008
-paper  all of Omniglot through the extra       GPU hours        not yet run
+paper  all of Omniglot through the extra       GPU hours        none recorded
        [data], width 512
 
     small scale, 5 seeds

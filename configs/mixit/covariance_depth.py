@@ -4,8 +4,9 @@ r"""Do tokens become more alike with depth, and less so in MixiT? (MixiT paper, 
 
 when    initialisation | trained (each depth is trained on text, then measured on held-out text)
 trains  all (what MixiT trains: everything but the mixing) | embeddings (as the random transformer)
-preset  paper (the text) | branches (the text, branches times 4 / layers) | authors (their code:
-        skips times 1/sqrt(2)) | authors_deep (their script for text: branches times 4 / layers)
+preset  paper (the text) | branches (the text, with branches scaled by 4 / layers) |
+        authors (their code: skips scaled by 1/sqrt(2)) |
+        authors_deep (their script for text: branches scaled by 4 / layers, and more)
 
 scale  sizes                                      time             expected verdicts (1 is true)
 tiny   width 32, 2 to 8 layers, 2 seeds           10 CPU seconds   all 1

@@ -12,14 +12,14 @@ small  up to 20 pairs, width 64, 16 heads,   1 to 3 CPU min     Standard and Fro
 paper  up to 40 pairs, width 512, 4 layers,  hours on a GPU     published: Standard 95.8 %,
        64 heads, 3 seeds                                        Frozen-QK 97.4 %, MixiT 96.2 %
 
-Counting is almost enough. At 40 pairs, comparing the numbers of "(" and ")" scores 93.5 %, and also
-looking at the first and last symbol scores 97.8 %. The published accuracies are no higher.
-`accuracy_hard` is the accuracy on strings with equal numbers that are not balanced, where counting
+Counting is almost enough. At 40 pairs, a predictor that compares the numbers of "(" and ")" scores
+93.5 %. If it also looks at the first and last symbol it scores 97.8 %. The published accuracies are
+no higher. `accuracy_hard` is the accuracy on unbalanced strings with equal numbers, where counting
 is always wrong.
 
 The paper's "length 40" means 20 pairs if it counts parentheses: --config.task.pairs=20. With the
 authors' split (--config.data.split=redraw) short strings occur only in the test set, and Frozen-QK
-ends at 95 ± 2 % (docs/mixit.md). `accuracy/length=1-2` and its neighbours are accuracies by length.
+ends at 95 ± 2 % (docs/mixit.md). Metrics such as `accuracy/length=1-2` give the accuracy by length.
 """
 
 from configs import common

@@ -1,4 +1,4 @@
-r"""Measures attention and token similarity at initialisation, where frozen parts remain.
+r"""Measures attention and token similarity at initialisation, a state that frozen parts keep.
 
     python experiments/run.py --config=configs/mixit/initialisation.py:variant=frozen_qk,scale=small
     python experiments/run.py --config=configs/mixit/initialisation.py \

@@ -8,9 +8,10 @@ small  8 tokens, width 256, 64 layers,     7 CPU seconds    printed variance 1.4
        500 samples                                          6.8 at layer 64; 1/(nm) near 0
 paper  the same with 5,000 samples         1 CPU minute     the same
 
-The text gives the mixing weights the variance 1/sqrt(nm), for width n and m tokens. This must be a
-misprint of 1/(nm). With the printed variance the trace of Phi, the matrix of inner products of
-tokens, grows without bound at fixed depth / width. With 1/(nm) it has the limit of Theorem 2.1.
+The text gives the mixing weights the variance 1/sqrt(nm), for width n and m tokens. Its theorem
+needs 1/(nm), so this must be a misprint. With the printed variance the trace of Phi, the matrix of
+inner products of tokens, grows without bound at fixed depth / width. With 1/(nm) it has the limit
+of Theorem 2.1.
 """
 
 from configs import common

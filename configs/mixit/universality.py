@@ -21,12 +21,16 @@ features of a linear readout and gives no rate. The run fits this readout by rid
 and without random ReLU units, on sequences of 8 tokens in [-1, 1]^4. An error is the mean square on
 fresh sequences, divided by the variance of the target; the theorem is about the largest error.
 
-The paper leaves out three limits. Frozen-QK has no positions, so its error for "the token before"
-stays at 0.70 with any number of heads, even with the ReLU units; the theorem needs positions. At
-the first token each head returns that token, so only the ReLU units are not linear there. With ReLU
-units MixiT is not linear either: its error for the maximum falls from 0.54 to 0.20 (Frozen-QK:
-0.11). The number of ReLU units is fixed while their inputs grow with the number of heads: with
-them, the error for "sin of the token itself" rises from 0.08 to 0.24.
+The paper leaves out three limits:
+
+- Frozen-QK has no positions. Its error for "the token before" stays at 0.70 with any number of
+  heads, even with the ReLU units. The theorem needs positions.
+- At the first token each head returns that token. Only the ReLU units are not linear there.
+- With ReLU units MixiT is not linear either: its error for the maximum falls from 0.54 to 0.20
+  (Frozen-QK: 0.11).
+
+The number of ReLU units is fixed, while their inputs grow with the number of heads. With ReLU units
+the error for "sin of the token itself" therefore rises from 0.08 to 0.24.
 """
 
 from configs import common
