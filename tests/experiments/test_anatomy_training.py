@@ -1,6 +1,7 @@
 """Anatomy reports of tiny networks: masks equal partitions, and known truths are found."""
 
 import json
+import math
 from typing import Any
 
 import jax
@@ -9,8 +10,9 @@ import pytest
 
 import jaxformer
 from experiments import anatomy
-from experiments.anatomy_report import api, parts, subject
+from experiments.anatomy_report import api, parts, study, subject
 from experiments.anatomy_report.parts import FIXED_MIXING, FROZEN, REMOVED, Variant
+from experiments.anatomy_report.store import Store
 from experiments.anatomy_report.training import Trainer
 from jaxformer.core import paths
 from jaxformer.core.settings import DataSettings
@@ -52,29 +54,32 @@ def test_a_masked_part_has_the_bits_of_a_frozen_partition():
     assert np.any(after["embed/embedding"] != start["embed/embedding"])
 
 
-@pytest.mark.slow  # trains about 25 small networks
+@pytest.mark.slow  # trains nine small networks
 def test_retrieval_needs_no_trained_queries_and_keys_but_attention(tmp_path):
-    task = Retrieval(max_pairs=3, vocab=16)
-    settings: dict[str, Any] = dict(
-        steps=500,
-        width=32,
-        methods=(FROZEN, REMOVED, FIXED_MIXING),
-        rates=(1e-2,),
-        seeds=5,
-        workdir=tmp_path,
+    sizes: dict[str, Any] = {"width": 32, "steps": 500, "rates": (1e-2,)}
+    what = subject.of_task(Retrieval(max_pairs=3, vocab=16), **sizes)
+    attention, queries_keys = (
+        next(part for part in parts.PARTS if part.name == name)
+        for name in (parts.ATTENTION, parts.QUERIES_KEYS)
     )
-    report = jaxformer.anatomy(task, **settings)
+    variants = [
+        *parts.variants_of([queries_keys], [FROZEN], can_mix=False),
+        *parts.variants_of([attention], [FIXED_MIXING], can_mix=True),
+    ]
+    found = study.Study(what, variants, Store(tmp_path), max_seeds=5)
+    assert study.run(found, budget=math.inf)
+    report = api.report_of(found, found.whole_params())
     assert report.verdicts["queries and keys"] == "may stay random"
-    mixing = report.training.find(parts.ATTENTION, FIXED_MIXING)
-    assert mixing.outcome == "worse"
     assert any("cannot replace attention" in text for text in report.sentences)
     # The circuit has a head in each block: one finds the pair, the other copies its value.
+    report = api.examined(report, found, None, lambda line: None)
     helping = [row.effect for row in report.effects if row.is_decided and row.effect.value > 0]
     heads = {effect.part for effect in helping if effect.method == "resampling"}
     for block in range(2):
         assert any(head.startswith(f"block_{block}/attn/head_") for head in heads), heads
-    again = api.anatomy(task, **settings, budget=1)
-    assert again.sentences == report.sentences
+    again = study.Study(what, variants, Store(tmp_path), max_seeds=5)
+    assert [member for stage in again.stages() for member in stage] == []
+    assert api.report_of(again, None).sentences == api.report_of(found, None).sentences
 
 
 @pytest.mark.slow
@@ -91,10 +96,10 @@ def test_a_task_that_nothing_learns_is_one_line_and_keeps_what_was_trained(
 @pytest.mark.slow  # compiles in three processes
 def test_two_processes_train_the_same_members(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    lines = ("from jaxformer.tasks.retrieval import Retrieval", "Small = Retrieval(2, 16)")
+    lines = ("from jaxformer.tasks.memorize import Memorize", "Small = Memorize(8)")
     (tmp_path / "small_task.py").write_text("\n".join(lines))
-    argv = ["--task=small_task.py:Small", "--steps=40", "--width=16", "--layers=1", "--heads=2"]
-    argv += ["--rates=1e-2", "--seeds=1", "--methods=frozen"]
+    argv = ["--task=small_task.py:Small", "--steps=60", "--width=16", "--layers=1", "--heads=2"]
+    argv += ["--rates=3e-2", "--seeds=1", "--methods=frozen"]
     members = []
     for name, options in {"one": [], "two": ["--processes=2"]}.items():
         assert anatomy.main([*argv, f"--workdir={name}", *options]) == 0
