@@ -8,8 +8,8 @@ table1        Pythia-1B, "Madrid is located in"                   probability of
 figure5_fact  the same at 154 steps of training                   "the" rises after about 10 steps
 figure5_ioi   Pythia-1B, 100 sentences with an indirect           P(indirect object) / P("the")
               object (IOI), 154 steps of training                 2.3 -> 12.3
-figure14_*    Pythia 160M, 410M and 1B, 30 prepositions (words)   "the" is among the first words
-              or 40 sentences, 154 steps of training              after about 10 steps
+figure14_*    Pythia 160M, 410M and 1B, after 30 prepositions     "the" is among the first words
+              (words) or 40 sentences, 154 steps of training      after about 10 steps
 figure15_*    Pythia 410M and 1B, IOI                             "the" falls, the object stays
 figure16_*    Pythia 1B, 1.4B and 2.8B, 20 facts of Table 5       "the" falls against the answer
 figure17      GPT-2 small, Mary and John, layers 9 to 12          "the" and "them" fall
@@ -32,7 +32,7 @@ from configs import common
 
 SECONDS = {"tiny": 5, "small": 1200, "paper": 6 * 3600}
 STEPS = (0, *(2**i for i in range(10)), *range(1000, 144_000, 1000))
-FEW = (0, 4, 8, 16, 64, 512, 1000, 2000, 14_000, 50_000, 100_000, 143_000)
+SOME_STEPS = (0, 4, 8, 16, 64, 512, 1000, 2000, 14_000, 50_000, 100_000, 143_000)
 # what -> (model, prompts, matrix, fractions, at all steps of training?)
 WHAT = {
     "table1": ("pythia-1b", "madrid", "block_15/mlp/in", (0.0125,), False),
@@ -63,7 +63,7 @@ def get_config(arg: str = ""):
     arguments = common.parse(arg, what=tuple(WHAT), scale=common.SCALES)
     model, prompt, matrix, fractions, all_steps = WHAT[arguments["what"]]
     scale = arguments["scale"]
-    steps = STEPS if scale == "paper" else FEW
+    steps = STEPS if scale == "paper" else SOME_STEPS
     config = common.figure(
         "associations/published",
         arguments,

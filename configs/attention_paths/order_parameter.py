@@ -10,10 +10,11 @@ small  the paper's task, widths 10, 100 and    35 CPU seconds   good 12.00, deno
 paper  the same with 8,000 posterior draws     1 CPU minute     the same, smaller errors
 
 U has a row and a column for each path: good (computes the label), a1, denoising (sees only the
-noise) and a2, in this order. The paper claims that the good and the denoising path grow as the
-width falls, and that their entry is negative: the network subtracts the noise from the label. The
-expected numbers are those of the theory. The exact posterior has 13.1, 7.34 and -5.09 at width 10;
-at width 1000 the diagonal is 1.1 to 1.3. The paper's order swaps a1 and denoising.
+noise) and a2, in this order; a1 and a2 are adversarial. The paper claims that the good and the
+denoising path grow as the width falls, and that their entry is negative: the network subtracts the
+noise from the label. The expected numbers are those of the theory. The exact posterior has 13.1,
+7.34 and -5.09 at width 10; at width 1000 the diagonal is 1.1 to 1.3. The paper's order swaps a1 and
+denoising.
 
 The paper calls two different matrices U. The first, without the input projection, has the mean E[U]
 at every width; the authors' code measures it. The second, <V_eff V_eff^T>/n of the main text, has

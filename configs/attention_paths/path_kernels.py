@@ -9,9 +9,10 @@ paper  the same as small                   3 CPU seconds    the same
 
 The paper (arXiv 2405.15926) claims that K = sum U C / 4, the sum of path kernels C weighted by the
 order parameter U, separates the two classes. The alignment is Y'KY / (P |K|) for P labels Y. For
-single paths it is .063 (good), .059 (a1), .014 (a2) and .002 (denoising). The figure shows the
-kernels; the classes are visible as blocks for the good path and for width 10. The colour scale
-leaves out the diagonal. All numbers are those of data set 0.
+single paths it is .063 (good, the path that computes the label), .059 and .014 (a1 and a2, two
+adversarial paths) and .002 (denoising, the path that sees only the noise). The GP limit is infinite
+width. The figure shows the kernels; the classes are visible as blocks for the good path and for
+width 10. The colour scale leaves out the diagonal. All numbers are those of a single data set.
 """
 
 from configs import common

@@ -15,8 +15,8 @@ paper  8 data sets                                 1 CPU minute     GP limit .82
 The network has two paths: the good one computes the label, the denoising one sees only its noise.
 The paper claims that with strong noise perpendicular to the label the good path alone fails, and
 the combination of both does not. The last column is the correlation of the two paths in the order
-parameter. The GP limit is infinite width. The text of the paper has a random second head, the
-authors' script a uniform one; the run shows both.
+parameter. The GP limit is infinite width. The second head has random attention in the paper's text
+and uniform attention in the authors' script; the run shows both.
 """
 
 from configs import common

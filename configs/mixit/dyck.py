@@ -2,8 +2,10 @@
 
     python experiments/run.py --config=configs/mixit/dyck.py:variant=mixit,scale=small
 
-variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
-preset   paper (the text) | authors | authors_deep (their code; see configs/common.py)
+variant  standard | frozen_qk | frozen_mlp (queries and keys, or MLPs, keep their initial values) |
+         mixit (fixed random mixing) | random (only embeddings are trained) |
+         random_mixit (fixed random mixing; only embeddings and positions are trained)
+preset   paper (the paper's text) | authors | authors_deep (the authors' code; configs/common.py)
 
 scale  sizes                                 time               expected test accuracy
 tiny   up to 6 pairs, width 32               20 CPU seconds     above the trivial predictors
@@ -47,7 +49,9 @@ def get_config(arg: str = ""):
         config.n_seeds = 3
         config.data.test_size = 4000
         config.train.batch_size = 64
-        common.set_budget(config, 1000, (1e-3, 1e-2), 4000, (1e-3, 3e-3, 1e-2))
+        common.set_budget(
+            config, 1000, (1e-3, 1e-2), mixing_steps=4000, mixing_rates=(1e-3, 3e-3, 1e-2)
+        )
     elif config.arguments.scale == "paper":
         config.task.pairs = 40
         common.decoder(config, width=512, layers=4, heads=64)

@@ -2,8 +2,10 @@
 
     python experiments/run.py --config=configs/mixit/hops.py:variant=frozen_qk,scale=small
 
-variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
-preset   paper (the text) | authors | authors_deep (their code; see configs/common.py)
+variant  standard | frozen_qk | frozen_mlp (queries and keys, or MLPs, keep their initial values) |
+         mixit (fixed random mixing) | random (only embeddings are trained) |
+         random_mixit (fixed random mixing; only embeddings and positions are trained)
+preset   paper (the paper's text) | authors | authors_deep (the authors' code; configs/common.py)
 
 scale  sizes                                 time               expected test accuracy
 tiny   at most 1 hop, 20 tokens, width 32    20 CPU seconds     above the trivial predictors
@@ -48,7 +50,9 @@ def get_config(arg: str = ""):
         config.n_seeds = 3
         config.data.update(test_size=2000, validation_size=500)
         config.train.batch_size = 48
-        common.set_budget(config, 600, (3e-3, 1e-2), 2000, (1e-3, 3e-3, 1e-2))
+        common.set_budget(
+            config, 600, (3e-3, 1e-2), mixing_steps=2000, mixing_rates=(1e-3, 3e-3, 1e-2)
+        )
     elif config.arguments.scale == "paper":
         config.task.update(max_hops=16, tokens=99)
         common.decoder(config, width=512, layers=5, heads=8)

@@ -2,7 +2,8 @@
 
     python experiments/run.py --config=configs/mixit/induction_head.py:variant=frozen_qk,scale=small
 
-variant  frozen_qk | standard | frozen_mlp | random
+variant  frozen_qk | frozen_mlp (queries and keys, or MLPs, keep their initial values) | standard |
+         random (only embeddings are trained)
 
 scale  sizes                                 time              expected attention of Frozen-QK
 tiny   width 64, up to 6 pairs, one seed     20 CPU seconds    none: a test run

@@ -4,8 +4,10 @@ r"""Measures attention and token similarity at initialisation, a state that froz
     python experiments/run.py --config=configs/mixit/initialisation.py \
         --config.model.qk_init_std=0.02
 
-variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
-preset   paper (the text) | authors | authors_deep (their code)
+variant  standard | frozen_qk | frozen_mlp (queries and keys, or MLPs, keep their initial values) |
+         mixit (fixed random mixing) | random (only embeddings are trained) |
+         random_mixit (fixed random mixing; only embeddings and positions are trained)
+preset   paper (the paper's text) | authors | authors_deep (the authors' code)
 
 scale  sizes                                    time           expected result
 tiny   2 layers, width 64, 2 seeds              5 CPU seconds  attention entropy .85

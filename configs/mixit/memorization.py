@@ -2,8 +2,11 @@
 
     python experiments/run.py --config=configs/mixit/memorization.py:variant=mixit,scale=small
 
-variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
-preset   paper (the text) | authors | authors_deep (their code; its biases give Table 4's counts)
+variant  standard | frozen_qk | frozen_mlp (queries and keys, or MLPs, keep their initial values) |
+         mixit (fixed random mixing) | random (only embeddings are trained) |
+         random_mixit (fixed random mixing; only embeddings and positions are trained)
+preset   paper (the paper's text) | authors | authors_deep (the authors' code, whose biases give
+         the parameter counts of Table 4)
 
 scale  sizes                                       time               expected training accuracy
 tiny   table of 16 x 16 entries, width 64          15 CPU seconds     Standard and MixiT 100 %

@@ -2,8 +2,10 @@
 
     python experiments/run.py --config=configs/mixit/modular_addition.py:variant=mixit,scale=small
 
-variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
-preset   paper (the text) | authors | authors_deep (their code; see configs/common.py)
+variant  standard | frozen_qk | frozen_mlp (queries and keys, or MLPs, keep their initial values) |
+         mixit (fixed random mixing) | random (only embeddings are trained) |
+         random_mixit (fixed random mixing; only embeddings and positions are trained)
+preset   paper (the paper's text) | authors | authors_deep (the authors' code; configs/common.py)
 
 scale  sizes                                   time              expected test accuracy
 tiny   p = 17, width 32                        20 CPU seconds    above the trivial predictors
@@ -45,7 +47,9 @@ def get_config(arg: str = ""):
         config.n_seeds = 3
         config.data.update(test_size=470, validation_size=200)
         config.train.batch_size = 512
-        common.set_budget(config, 4000, (1e-2, 2e-2), 6000, (5e-3, 1e-2, 2e-2))
+        common.set_budget(
+            config, 4000, (1e-2, 2e-2), mixing_steps=6000, mixing_rates=(5e-3, 1e-2, 2e-2)
+        )
         config.optim.labels.train.weight_decay = 0.1
     elif config.arguments.scale == "paper":
         config.task.p = 599

@@ -13,10 +13,11 @@ small  width 64, up to 8 pairs, 64 symbols,     1 to 2 CPU min     99.9 % with f
 paper  width 1024, up to 30 pairs, 256          hours on a GPU     published: 97.0 % (Table 2);
        symbols, 40,000 examples                                    the authors' scale is 0.02
 
-The run trains Frozen-QK on retrieval. At initialisation the logits of attention have a standard
-deviation of width x std^2: 1 for fan_in at every width, but with 0.02 only 0.026 at width 64 and
-0.41 at width 1024. Attention with such small logits is nearly uniform, and only the gains of the
-norms can sharpen it. Logits of 4 (std=0.25 at width 64) let each query attend to one random token.
+The run trains Frozen-QK, whose queries and keys keep their initial values, on retrieval. At
+initialisation the logits of attention have a standard deviation of width x std^2: 1 for fan_in at
+every width, but with 0.02 only 0.026 at width 64 and 0.41 at width 1024. Attention with such small
+logits is nearly uniform, and only the gains of the norms can sharpen it. Logits of 4 (std=0.25 at
+width 64) let each query attend to one random token.
 
 The papers print no scale. At small scale, guessing one of the values in the context scores 37.4 %.
 With 0.02 the model copies values of the context (`in_context` is 1) but does not find the right

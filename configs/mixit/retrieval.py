@@ -2,8 +2,10 @@
 
     python experiments/run.py --config=configs/mixit/retrieval.py:variant=frozen_qk,scale=small
 
-variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
-preset   paper (the text) | authors | authors_deep (their code; see configs/common.py)
+variant  standard | frozen_qk | frozen_mlp (queries and keys, or MLPs, keep their initial values) |
+         mixit (fixed random mixing) | random (only embeddings are trained) |
+         random_mixit (fixed random mixing; only embeddings and positions are trained)
+preset   paper (the paper's text) | authors | authors_deep (the authors' code; configs/common.py)
 
 scale  sizes                                 time               expected test accuracy
 tiny   width 64, up to 6 pairs, 32 symbols,  15 CPU seconds     Standard 99 %, Frozen-QK 98 %
@@ -46,7 +48,9 @@ def get_config(arg: str = ""):
     elif config.arguments.scale == "small":
         config.n_seeds = 3
         config.data.test_size = 4000
-        common.set_budget(config, 1000, (3e-3, 1e-2), 4000, (1e-3, 3e-3, 1e-2))
+        common.set_budget(
+            config, 1000, (3e-3, 1e-2), mixing_steps=4000, mixing_rates=(1e-3, 3e-3, 1e-2)
+        )
     elif config.arguments.scale == "paper":
         # The published numbers come from code whose queries have symbols of their own.
         format = "paper" if config.arguments.preset == "paper" else "authors"

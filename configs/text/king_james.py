@@ -2,10 +2,12 @@ r"""Which parts of a language model must be trained on the King James Bible? (Mi
 
     python experiments/run.py --config=configs/text/king_james.py:variant=frozen_qk,scale=small
 
-variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit (trains its positions) |
-         random_mixit_fixed (does not)
+variant  standard | frozen_qk | frozen_mlp (queries and keys, or MLPs, keep their initial values) |
+         mixit (fixed random mixing) | random (only embeddings are trained) |
+         random_mixit (fixed random mixing; only embeddings and positions are trained) |
+         random_mixit_fixed (fixed random mixing; only embeddings are trained)
 tokens   the prepared folder: a path or a name in runs/data
-preset   paper (the text) | authors (their code: biases, sink head, scalings)
+preset   paper (the paper's text) | authors (the authors' code: biases, sink head, scalings)
 
 scale  sizes                                 time               expected test loss (bits a byte)
 tiny   the packaged chain, width 16          20 CPU seconds     none: a test run

@@ -2,10 +2,12 @@ r"""Which parts of a language model must be trained? (MixiT papers, Table 3 of v
 
     python experiments/run.py --config=configs/text/lm.py:variant=frozen_qk,scale=tiny
 
-variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit (trains its positions) |
-         random_mixit_fixed (does not)
+variant  standard | frozen_qk | frozen_mlp (queries and keys, or MLPs, keep their initial values) |
+         mixit (fixed random mixing) | random (only embeddings are trained) |
+         random_mixit (fixed random mixing; only embeddings and positions are trained) |
+         random_mixit_fixed (fixed random mixing; only embeddings are trained)
 text     shakespeare | wikitext103 | fineweb_edu
-preset   paper (the text) | authors (their code: biases, sink head, scalings)
+preset   paper (the paper's text) | authors (the authors' code: biases, sink head, scalings)
 
 scale  sizes                                  time                 expected test loss
 tiny   the packaged chain, width 64           20 CPU seconds       Standard 3.71 bits a byte

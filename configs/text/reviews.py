@@ -2,11 +2,13 @@ r"""Which parts must be trained to judge film reviews? (MixiT papers, Tables 1 a
 
     python experiments/run.py --config=configs/text/reviews.py:variant=mixit,scale=small
 
-variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit (trains its positions) |
-         random_mixit_fixed (does not)
+variant  standard | frozen_qk | frozen_mlp (queries and keys, or MLPs, keep their initial values) |
+         mixit (fixed random mixing) | random (only embeddings are trained) |
+         random_mixit (fixed random mixing; only embeddings and positions are trained) |
+         random_mixit_fixed (fixed random mixing; only embeddings are trained)
 sight    causal (every variant attends to earlier tokens) | both (to the whole text)
 tokens   the prepared folder: a path or a name in runs/data
-preset   paper (the text) | authors (their code)
+preset   paper (the paper's text) | authors (the authors' code)
 
 scale  sizes                                      time                expected test accuracy
 tiny   texts of the packaged chain, width 16      20 CPU seconds      none: a test run

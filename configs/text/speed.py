@@ -26,7 +26,7 @@ SIZES = dict(
     small=dict(width=256, layers=4, heads=8),
     paper=dict(width=512, layers=12, heads=8),
 )
-TURNS = dict(
+ROUNDS = dict(
     tiny=dict(vocab=128, length=16, batch_size=4, steps=8, rounds=2, loss_chunk=0),
     small=dict(vocab=8192, length=256, batch_size=4, steps=20, rounds=5, loss_chunk=0),
     paper=dict(vocab=128_256, length=256, batch_size=512, steps=40, rounds=5, loss_chunk=4096),
@@ -42,5 +42,5 @@ def get_config(arg: str = ""):
         mixer, rules[name] = common.VARIANTS[name]
         models[name] = dict(sizes, mixer=mixer, learned_positions=mixer == "mixit")
     return common.figure(
-        "text/speed", arguments, name="speed", models=models, rules=rules, **TURNS[scale]
+        "text/speed", arguments, name="speed", models=models, rules=rules, **ROUNDS[scale]
     )

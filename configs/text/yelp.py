@@ -2,11 +2,13 @@ r"""Which parts must be trained to judge reviews? (MixiT papers, Table 1, Yelp; 
 
     python experiments/run.py --config=configs/text/yelp.py:variant=mixit,scale=tiny
 
-variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit (trains its positions) |
-         random_mixit_fixed (does not)
+variant  standard | frozen_qk | frozen_mlp (queries and keys, or MLPs, keep their initial values) |
+         mixit (fixed random mixing) | random (only embeddings are trained) |
+         random_mixit (fixed random mixing; only embeddings and positions are trained) |
+         random_mixit_fixed (fixed random mixing; only embeddings are trained)
 sight    causal (every variant attends to earlier tokens) | both (to the whole text) |
          authors (as in their code: MixiT to the whole text, all others to earlier tokens)
-preset   paper (the text) | authors (their code)
+preset   paper (the paper's text) | authors (the authors' code)
 
 scale  sizes                                   time                expected test accuracy
 tiny   reversed texts, width 64                20 CPU seconds      0.6 to 0.9; a bag of words 0.5

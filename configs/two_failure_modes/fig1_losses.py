@@ -20,8 +20,8 @@ In rank collapse all tokens are alike after the last layer; in entropy collapse 
 to few tokens (arXiv 2505.24333, Figures 1f and A.1f). At small scale the regimes are beta 0.5 with
 alpha 1 (predicted cosine 0.24, trainable) or alpha 0.1 (cosine 1.00; the critical alpha is 0.36),
 and beta 4 with alpha 1. The paper has 60 layers with beta 0.02 and alpha 2 or 1, and 12 layers with
-beta 1.8. Both variances sigma_V^2 and sigma_w^2 must be 0.2: with sigma_V = 1, alpha 1.5 and 2
-would collapse as well.
+beta 1.8. The variances of value weights (sigma_V^2) and MLP weights (sigma_w^2) must both be 0.2:
+with sigma_V = 1, alpha 1.5 and 2 would collapse as well.
 
 The text is the packaged bigram chain unless task.text names a file; the paper trains one epoch of
 TinyStories. `unigram_loss` is the loss of character frequencies. `bigram_loss` is that of the exact

@@ -12,13 +12,14 @@ paper  60 layers, 128 tokens, width 600,            an hour          1.24 at low
 Beta is the sharpness of attention, alpha the strength of its skip connection. Below a critical
 alpha all tokens become alike (rank collapse): their cosine after the last layer exceeds 1 -
 epsilon. Above beta = sqrt(2) each query attends to few tokens (entropy collapse). The paper gives
-no epsilon. Here it is 0.01; every value from 5e-4 to 0.067 agrees with the paper's three networks.
+no epsilon. Here it is 0.01; every value from 5e-4 to 0.067 agrees with the regimes of the three
+networks in the paper's figure. The limit is the theory of infinitely many tokens.
 
-Two formulas of the paper need a correction. The variances sigma_V^2 and sigma_w^2 must be equal in
-the residual step: with sigma_V = 1 the paper's own trainable networks (alpha 1.5 and 2) would
-collapse. And for weights of standard deviation init_std, beta is init_std^2 x width / sqrt(ln T)
-for T tokens. The paper has the width of a head instead, which gives 0.010 for BERT where the
-correct value is 0.123.
+Two formulas of the paper need a correction. The formula of a residual block must have the same
+variance for value weights (sigma_V^2) and MLP weights (sigma_w^2). With sigma_V = 1 the paper's own
+trainable networks (alpha 1.5 and 2) would collapse. And for weights of standard deviation init_std,
+beta is init_std^2 x width / sqrt(ln T) for T tokens. The paper has the width of a head instead,
+which gives 0.010 for BERT where the correct value is 0.123.
 """
 
 from configs import common
@@ -28,11 +29,11 @@ SECONDS = {"tiny": 10, "small": 25, "paper": 3600}
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)
-    many = tuple(round(0.4 * i, 1) for i in range(1, 7))
+    six_values = tuple(round(0.4 * i, 1) for i in range(1, 7))
     layers, length, width, heads, seeds, betas, alphas = {
         "tiny": (4, 16, 32, 1, 2, (0.02, 1.8), (0.2, 1.0)),
         "small": (60, 64, 256, 4, 4, (0.02, 0.8, 1.6, 2.2), (0.3, 0.6, 0.9, 1.2, 1.5, 1.8)),
-        "paper": (60, 128, 600, 6, 10, many, many),
+        "paper": (60, 128, 600, 6, 10, six_values, six_values),
     }[arguments["scale"]]
     settings = dict(
         layers=layers,

@@ -2,7 +2,8 @@ r"""Do tokens stay apart at any depth with tanh and large weights? (arXiv 2505.2
 
     python experiments/run.py --config=configs/two_failure_modes/fig5_tanh.py:variant=one
 
-variant  equal (sigma_V^2 = sigma_w^2) | one (sigma_V^2 = 1): the variance of the value weights
+variant  equal (sigma_V^2 = sigma_w^2) | one (sigma_V^2 = 1): the variance of value weights; that
+         of MLP weights is sigma_w^2
 
 scale  sizes                             time             expected cosine at sigma_w = 1 and 2.5
 tiny   20 layers, width 32, 2 seeds      10 CPU seconds   1 and about 0.4 (equal) or 0.2 (one)

@@ -8,8 +8,9 @@ small  64, 1,024 and 100,000 tokens, 100 rows  5 CPU seconds   exact 0.020 (the 
 paper  the same with 1,000 rows                1 CPU minute    exact 0.006
 
 The overlap Y_q is the sum of squares of an attention row. The figure draws it against beta, the
-sharpness of attention, for several numbers of tokens T. Convergence to the limit T -> infinity is
-slow: at the critical beta_c the overlap is 0.18 with 100,000 tokens, where the limit is 0.
+sharpness of attention, for several numbers of tokens T. The exact theory averages over rows of T
+tokens. Convergence to the limit T -> infinity is slow: at the critical beta_c the overlap is 0.18
+with 100,000 tokens, where the limit is 0.
 
 With b = beta / beta_c, the paper gives T^(-1 + b^2) (dotted). This is exp(-entropy), not the
 overlap. The overlap is about T^(-1 + 2 b^2) if b < 1/sqrt(3), and T^(-(1 - b^2)^2 / (4 b^2)) up to

@@ -10,8 +10,8 @@ paper  12 layers, 512 tokens, width 600,          half an hour     exact 0.01
 
 The left figure is the cosine of two tokens after one block, starting at 0, for values of beta (the
 sharpness of attention) and sigma_w^2 (the variance of the MLP's weights). The right one is the
-cosine by layer at sigma_V = sigma_w = 1. The exact theory averages over networks with T tokens; the
-limit, as in the paper, has infinitely many.
+cosine by layer if the variances of value and MLP weights are 1. The exact theory averages over
+networks with T tokens; the limit, as in the paper, has infinitely many.
 
 In the limit tokens are equal after one layer if beta < sqrt(2). With 128 tokens several layers are
 needed. Above sqrt(2) the limit is 0.5546, 0.3364 and 0.3242 for sigma_w^2 = 0.2, 1 and 2.
