@@ -11,6 +11,7 @@ import pytest
 from tests.slurm import cluster as daemons
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 900  # seconds after which a program of a test is taken for hung, on a busy machine too
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +45,7 @@ def python(cluster):
                 **more,
             )
 
-        def __call__(self, *arguments, timeout=300):
+        def __call__(self, *arguments, timeout=PATIENCE):
             process = self.started(*arguments)
             try:
                 output, _ = process.communicate(timeout=timeout)

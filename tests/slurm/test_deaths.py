@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.slurm.conftest import PATIENCE
+
 pytestmark = pytest.mark.slow
 
 # A run of some seconds, which counts its steps in its folder as a checkpoint would, saves when it
@@ -79,7 +81,7 @@ def hold(tmp_path):
 
 
 def result_of(process):
-    text, _ = process.communicate(timeout=300)
+    text, _ = process.communicate(timeout=PATIENCE)
     return process.returncode, text
 
 

@@ -13,7 +13,7 @@ from experiments.schedule import child
 from jaxformer.io.run_folder import Workdir
 from tests.experiments.conftest import instead, tiny
 from tests.slurm import cluster as daemons
-from tests.slurm.conftest import ROOT
+from tests.slurm.conftest import PATIENCE, ROOT
 
 pytestmark = pytest.mark.slow
 SWEEP = ROOT / "experiments/sweep.py"
@@ -53,7 +53,7 @@ def test_a_sweep_that_is_queued_again_ends_as_alone(python, cluster, options, tm
     cluster.until(lambda: any(tmp_path.glob("cluster/*/ckpt/[1-9]*")), 200)
     for name in cluster.ask("squeue", "-h", "-r", "-t", "R", "-o", "%A").split():
         cluster.ask("scancel", "--signal=USR2", name)
-    output, _ = started.communicate(timeout=400)
+    output, _ = started.communicate(timeout=PATIENCE)
     assert started.returncode == 0 and "ran 2 of 2" in output, output
     logs = [file.read_text() for file in tmp_path.glob("cluster/*.log")]
     assert any("resuming from step" in log and "start 2" in log for log in logs), logs
@@ -69,7 +69,7 @@ def test_two_nodes_are_one_run(python, cluster, options, tmp_path):
     arguments = tiny("--config.devices.data=1", "--config.devices.fsdp=2")
     arguments += ["--grid=model.layers=1,2", f"--workdir={tmp_path}/two"]
     nodes = options("nodes = 2\ncpus = 1\n")
-    code, said = python(SWEEP, *arguments, "--executor=slurm", nodes, timeout=120)
+    code, said = python(SWEEP, *arguments, "--executor=slurm", nodes)
     assert code == 0, said + "".join(f.read_text() for f in tmp_path.glob("two/**/*.out"))
     for file in tmp_path.glob("two/*/result.json"):
         assert json.loads(file.read_text())["environment"]["devices"] == 2
@@ -86,7 +86,7 @@ def test_a_process_of_two_is_killed_and_both_start_again(python, cluster, option
     cluster.until(lambda: len([*tmp_path.glob("two/*/ckpt/[1-9]*")]) > 1, 200)
     (folder,) = {file.parent.parent for file in tmp_path.glob("two/*/ckpt/[1-9]*")}
     os.kill(run_of(folder, rank=1), signal.SIGKILL)
-    output, _ = started.communicate(timeout=400)
+    output, _ = started.communicate(timeout=PATIENCE)
     assert started.returncode == 0 and "ran 2 of 2" in output, output
     log = folder.with_name(f"{folder.name}.log").read_text()
     assert "another process of this job stopped" in log and "resuming from step" in log, log
@@ -114,7 +114,7 @@ def test_a_batch_script_without_srun_runs_alone(python, cluster, tmp_path):
     done = subprocess.run(
         ["sbatch", "--wait", "-N2", "-n4", "-o", f"{tmp_path}/out", str(tmp_path / "script.sh")],
         env=python.environment,
-        timeout=200,
+        timeout=PATIENCE,
     )
     said = (tmp_path / "out").read_text()
     assert done.returncode == 0 and "Traceback" not in said, said
