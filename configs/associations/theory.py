@@ -6,12 +6,12 @@ r"""Do the theorems and lemmas of the associations paper agree with measurements
 scale  sizes                                    time             hold   corrected   fail
 tiny   16 symbols, 64 tokens (too few for the   12 CPU seconds   37     12          10
        limits)
-small  64 symbols, 256 tokens, 4,096 samples;   25 CPU seconds   39     15          5
-       counts with 1,000 symbols
+small  64 symbols, 256 tokens, 4,096 samples    25 CPU seconds   39     15          5
 paper  the same with 8 times the samples        CPU minutes      39     15          5
 
 Each row of the result compares one statement with a measurement. The statement holds as printed, or
 with a corrected constant, or it fails. docs/associations.md explains those that do not hold.
+Statements about how often a token occurs have their own sizes (1,000 symbols at the second scale).
 
 The tolerance is 2 % for limits and 4 % for Theorem 1. For Theorem 2 it is 12 % with 256 symbols,
 because its error is of order 1 / symbols (6 % there). In the statements, T is the number of tokens,

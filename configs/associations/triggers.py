@@ -15,8 +15,8 @@ paper  5 triggers, 65 symbols, 256 tokens,        hours on a GPU          large 
     two different triggers (`induction_mixed`)             -4.0 ± .5     none
     another token with itself (`induction_others`)         .12 ± .05     .04
 
-The unit of the table is the standard deviation of all logits except those of two triggers. The
-logits are drawn in the second map of memories.png. With three triggers, cutting out the last
+The unit is the standard deviation of the logits of all pairs of tokens that are not two triggers.
+The second map of memories.png shows the logits. With three triggers, cutting out the last
 feed-forward layer raises the probability of the right answer from .51 to .93.
 
 The triggers are the most frequent symbols, each with its own answer in a sequence (Appendix B.4).

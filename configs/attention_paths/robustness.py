@@ -8,15 +8,19 @@ small  the paper's task, noise 1 to 8, 3 data      20 CPU seconds   GP limit .81
        sets
 paper  8 data sets                                 1 CPU minute     GP limit .825, width 10 .946
 
-    noise 5, 8 data sets  good path alone  GP limit  width 1000  100   10     correlation at 10
-    uniform second head   .564 ± .007      .825      .832        .892  .946   -.85
-    random second head                     .750                        .918   -.81
+    accuracy at noise 5, 8 data sets                 uniform second head   random second head
+    good path alone                                  .564 ± .007
+    both paths, GP limit (infinite width)            .825                  .750
+    both paths, width 1000                           .832
+    both paths, width 100                            .892
+    both paths, width 10                             .946                  .918
+    correlation of the two paths in U at width 10    -.85                  -.81
 
 The network has two paths: the good one computes the label, the denoising one sees only its noise.
 The paper claims that with strong noise perpendicular to the label the good path alone fails, and
-the combination of both does not. The last column is the correlation of the two paths in the order
-parameter. The GP limit is infinite width. The second head has random attention in the paper's text
-and uniform attention in the authors' script; the run shows both.
+the combination of both does not. U is the order parameter, which has a row and a column for each
+path. The second head has random attention in the paper's text and uniform attention in the authors'
+script; the run shows both.
 """
 
 from configs import common

@@ -2,20 +2,21 @@ r"""Do attention rows depend on length as the theory says? (arXiv 2505.24333, eq
 
     python experiments/run.py --config=configs/two_failure_modes/lengths.py:scale=small
 
-scale  sizes                            time            expected powers (the table below)
-tiny   up to 1,024 tokens, 2 samples    5 CPU seconds   the first is positive
-small  up to 262,144 tokens, 8 samples  90 CPU seconds  .30, -.47 and -.13
-paper  the same as small                90 CPU seconds  .30, -.47 and -.13
+scale  sizes                            time            expected result
+tiny   up to 1,024 tokens, 2 samples    5 CPU seconds   the first power is positive
+small  up to 262,144 tokens, 8 samples  90 CPU seconds  the table below
+paper  the same as small                90 CPU seconds  the table below
 
-    power of         measure                                                 paper
-    ln(tokens)       sigma at which the entropy of a row is ln(tokens) / 2   .5
-    tokens           radius of the eigenvalues at fixed sigma                -.5
-    tokens           the same at sigma = sqrt(ln(tokens))                    above -.5
+    measure                                    grows as a power of   paper       small scale
+    sigma at which a row's entropy is half     ln(tokens)            .5          .30
+    radius of the bulk at fixed sigma          tokens                -.5         -.47
+    radius at sigma = sqrt(ln(tokens))         tokens                above -.5   -.13
 
-A row is the softmax of independent scores of standard deviation sigma. The third claim is that
-eigenvalues shrink more slowly if sigma grows with the number of tokens (Appendix C.1). The run also
-measures the overlap of a row, its sum of squares. The paper predicts 1 - beta_c / beta above the
-transition at beta_c, where beta is the sharpness of attention.
+A row is the softmax of independent scores of standard deviation sigma. Its entropy is measured in
+units of ln(tokens), that of a uniform row. The bulk is all eigenvalues but the largest. The paper
+claims that it shrinks more slowly if sigma grows with the number of tokens (Appendix C.1). The run
+also measures the overlap of a row, its sum of squares. The paper predicts 1 - beta_c / beta above
+the transition at beta_c, where beta is the sharpness of attention.
 """
 
 from configs import common
