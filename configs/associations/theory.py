@@ -11,7 +11,7 @@ paper  the same with 8 times the samples        CPU minutes      39     15      
 
 Each row of the result compares one statement with a measurement. The statement holds as printed, or
 with a corrected constant, or it fails. docs/associations.md explains those that do not hold.
-Statements about how often a token occurs have their own sizes (1,000 symbols at the second scale).
+Statements about how often a token occurs have their own sizes (1,000 symbols at small scale).
 
 The tolerance is 2 % for limits and 4 % for Theorem 1. For Theorem 2 it is 12 % with 256 symbols,
 because its error is of order 1 / symbols (6 % there). In the statements, T is the number of tokens,

@@ -17,10 +17,10 @@ paper  TinyStories, 60 or 12 layers,           days on a GPU   the order of the 
 
 Beta is the sharpness of attention, alpha_SA the strength of its skip connection. In rank collapse
 all tokens are alike after the last layer; in entropy collapse each query attends to few tokens.
-With the eight layers of the second scale, beta is 0.5 with alpha_SA = 0.1 (rank collapse), 1 and
-1.5 (trainable), and 4 with alpha_SA = 0.7, 1 and 1.5 (entropy collapse). With 700 test sequences it
-is open whether the collapsed encoders learn more than frequencies. metrics.jsonl has the loss and
-the attention entropy of every step: the two curves of the figure.
+At small scale eight layers are used. Beta is 0.5 with alpha_SA = 0.1 (rank collapse), 1 and 1.5
+(trainable), and 4 with alpha_SA = 0.7, 1 and 1.5 (entropy collapse). With 700 test sequences it is
+open whether the collapsed encoders learn more than frequencies. metrics.jsonl has the loss and the
+attention entropy of every step: the two curves of the figure.
 
 A chosen token is always replaced by the mask. At paper scale, with task.masking=bert, 10 % of them
 are replaced by a random token instead and 10 % are kept. Tiny Shakespeare is prepared as in

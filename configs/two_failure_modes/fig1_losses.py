@@ -17,11 +17,12 @@ paper  60 or 12 layers, width 600,         days on a GPU      the order of Figur
        128 tokens
 
 In rank collapse all tokens are alike after the last layer; in entropy collapse each query attends
-to few tokens (arXiv 2505.24333, Figures 1f and A.1f). At small scale the regimes are beta 0.5 with
-alpha 1 (predicted cosine 0.24, trainable) or alpha 0.1 (cosine 1.00; the critical alpha is 0.36),
-and beta 4 with alpha 1. The paper has 60 layers with beta 0.02 and alpha 2 or 1, and 12 layers with
-beta 1.8. The variances of value weights (sigma_V^2) and MLP weights (sigma_w^2) must both be 0.2:
-with sigma_V = 1, alpha 1.5 and 2 would collapse as well.
+to few tokens (arXiv 2505.24333, Figures 1f and A.1f). Beta is the sharpness of attention, alpha the
+strength of its skip connection. At small scale the regimes are beta 0.5 with alpha 1 (predicted
+cosine 0.24, trainable) or alpha 0.1 (cosine 1.00; the critical alpha is 0.36), and beta 4 with
+alpha 1. The paper has 60 layers with beta 0.02 and alpha 2 or 1, and 12 layers with beta 1.8. The
+variances of value weights (sigma_V^2) and MLP weights (sigma_w^2) must both be 0.2: with sigma_V =
+1, alpha 1.5 and 2 would collapse as well.
 
 The text is the packaged bigram chain unless task.text names a file; the paper trains one epoch of
 TinyStories. `unigram_loss` is the loss of character frequencies. `bigram_loss` is that of the exact
