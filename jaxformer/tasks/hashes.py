@@ -4,11 +4,17 @@ import jax
 import jax.numpy as jnp
 
 
-def fingerprints(inputs_BxT: jax.Array) -> jax.Array:
-    """Returns a 32-bit hash of each row, (B,). A collision only redraws an example needlessly."""
-    position_T = _scramble(jnp.arange(inputs_BxT.shape[1], dtype=jnp.uint32) + 1)
-    tokens_BxT = _scramble(inputs_BxT.astype(jnp.uint32) + 1)
-    return _scramble(tokens_BxT + position_T[None]).sum(-1, dtype=jnp.uint32)
+def fingerprints(inputs: jax.Array) -> jax.Array:
+    """Returns a 32-bit hash of each example, (B,). A collision only redraws one needlessly.
+
+    Args:
+        inputs: tokens, (B, T), or vectors of floats, (B, T, D).
+    """
+    if jnp.issubdtype(inputs.dtype, jnp.floating):
+        inputs = jax.lax.bitcast_convert_type(inputs.astype(jnp.float32), jnp.uint32)
+    words_BxT = inputs.reshape(len(inputs), -1).astype(jnp.uint32)
+    position_T = _scramble(jnp.arange(words_BxT.shape[1], dtype=jnp.uint32) + 1)
+    return _scramble(_scramble(words_BxT + 1) + position_T[None]).sum(-1, dtype=jnp.uint32)
 
 
 def unit(fingerprint: jax.Array) -> jax.Array:

@@ -111,6 +111,14 @@ def test_fingerprints_tell_order_and_place_apart():
     assert a == d and len({a, b, c}) == 3
 
 
+def test_fingerprints_tell_vectors_apart():
+    vectors = jax.random.normal(jax.random.key(0), (64, 3, 4))
+    changed = vectors.at[0, 2, 3].add(1e-6)
+    prints, others = fingerprints(vectors), fingerprints(changed)
+    assert len({*prints.tolist()}) == 64
+    np.testing.assert_array_equal(prints != others, [True] + 63 * [False])
+
+
 def test_a_part_of_a_table_is_known_to_be_seen_and_no_test_entry_of_a_split_table_is():
     key = jax.random.key(3)
     table = Source(Memorize(symbols=4), jax.random.key(0), 5, 5, 1, 1)
