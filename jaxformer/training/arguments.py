@@ -58,7 +58,7 @@ def settings_of(
     optim_defaults: dict[str, Any] = {"warmup": min(50, steps // 4)}
     if has_rates:
         optim_defaults = {"schedule": "constant", "warmup": 0, "clip": 0.0}
-    train_fields = {"eval_every": max(steps // 10, 1)} | fields_of[TrainSettings]
+    train_fields: dict[str, Any] = {"eval_every": max(steps // 10, 1)} | fields_of[TrainSettings]
     optim_settings = OptimSettings(**(optim_defaults | fields_of[OptimSettings]))
     return TrainSettings(batch_size, steps, **train_fields), optim_settings
 

@@ -57,7 +57,7 @@ def test_prompts_are_those_of_the_paper():
 
 def test_the_config_has_154_revisions():
     assert len(config.STEPS) == 154 and config.STEPS[:4] == (0, 1, 2, 4)
-    assert set(config.FEW) <= set(config.STEPS)
+    assert set(config.SOME_STEPS) <= set(config.STEPS)
 
 
 def next_probabilities(model, params, tokenizer, text):
