@@ -23,6 +23,13 @@ NOTEBOOKS = ("look_inside", "which_part", "real_models") if HAS_NOTEBOOKS else (
 # The cards of the first page: picture, its description, page, title, text.
 CARDS = (
     (
+        "anatomy.png",
+        "A network as boxes, coloured by what is lost without each part",
+        "anatomy.md",
+        "What does each part do?",
+        "One command: what must be trained, what may stay random, what can go.",
+    ),
+    (
         "_static/explore_collapse.png",
         "Map of the regimes of a deep transformer, with sliders",
         "explore/collapse.md",
@@ -49,13 +56,6 @@ CARDS = (
         "findings.md",
         "Five findings",
         "What five papers claim, and what our runs show.",
-    ),
-    (
-        "three_regimes.png",
-        "Training curves of networks in three regimes",
-        "signal.md",
-        "Will this transformer train?",
-        "One command reads a config.json and answers.",
     ),
     (
         "last_layer.png",
