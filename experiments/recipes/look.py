@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 
+from experiments.ledger.names import HEAD_METRICS
 from experiments.recipes import head_cuts, train
 from experiments.recipes.inside import Inside, draw, look_inside
 from jaxformer.core.errors import UserError
@@ -18,8 +19,6 @@ from jaxformer.training.metrics import Mean
 from jaxformer.training.population import over_chosen
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained
-
-RECORDED_SCORES = ("pairing", "induction")
 
 
 def run(config, workdir: Workdir) -> int:
@@ -62,7 +61,7 @@ def with_heads(
         for i, member in enumerate(result.members)
     ]
     first = insides[chosen[0]]
-    chance = {f"{name}_by_chance": first.scores[f"{name}_by_chance"] for name in RECORDED_SCORES}
+    chance = {f"{name}_by_chance": first.scores[f"{name}_by_chance"] for name in HEAD_METRICS}
     title = f"{result.config['arguments']['variant']}, seed {members[chosen[0]]['seed']}"
     draw(workdir / "figure.png", first, title)
     return dataclasses.replace(
@@ -76,7 +75,7 @@ def with_heads(
 def _layer_scores(inside: Inside) -> dict[str, Mean]:
     return {
         f"{name}/layer {layer + 1}": Mean(float(heads.max()), float("nan"), 1)
-        for name in RECORDED_SCORES
+        for name in HEAD_METRICS
         for layer, heads in enumerate(inside.scores[name])
     }
 
