@@ -18,10 +18,12 @@ SHAPES = {  # (outputs, inputs) of a block's matrices, and how they are stored
     "ffn_up": (HIDDEN, WIDTH, KINDS.Q4_0),
     "ffn_down": (WIDTH, HIDDEN, KINDS.BF16),
 }
-NORMS = {
-    "llama": ("attn_norm", "ffn_norm"),
-    "gemma3": ("attn_norm", "ffn_norm", "post_attention_norm", "post_ffw_norm"),
-}
+TWO = ("attn_norm", "ffn_norm")
+FOUR = (*TWO, "post_attention_norm", "post_ffw_norm")
+NORMS = {"llama": TWO, "qwen2": TWO, "qwen3": TWO, "gemma2": FOUR, "gemma3": FOUR}
+BYTE_LEVEL = {"llama": "smollm", "qwen2": "qwen2", "qwen3": "qwen2"}  # rules that split a text
+HEAD_WIDTHS = {"qwen3": 128, "gemma2": 256, "gemma3": 256}  # transformers assumes these
+HAVE_HEAD_NORMS = ("qwen3", "gemma3")
 
 
 def byte_tokens() -> tuple[list[str], list[str]]:
@@ -51,22 +53,26 @@ def write(file: Path, architecture: str, seed: int = 0, **metadata) -> None:
     """
     source = np.random.RandomState(seed)
     writer = gguf.GGUFWriter(file, architecture)
-    # transformers assumes heads of 256 in the scale of the scores of Gemma 3.
-    head_width = 256 if architecture == "gemma3" else WIDTH // HEADS
+    head_width = HEAD_WIDTHS.get(architecture, WIDTH // HEADS)
+    layers = 7 if architecture == "gemma3" else LAYERS
     writer.add_context_length(LENGTH)
     writer.add_embedding_length(WIDTH)
-    writer.add_block_count(LAYERS if architecture == "llama" else 7)
+    writer.add_block_count(layers)
     writer.add_feed_forward_length(HIDDEN)
     writer.add_head_count(HEADS)
     writer.add_head_count_kv(KV_HEADS)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_freq_base(5000.0)
-    if architecture == "gemma3":
+    if architecture in HEAD_WIDTHS:
         writer.add_key_length(head_width)
         writer.add_value_length(head_width)
-        writer.add_sliding_window(3)
     else:
         writer.add_rope_dimension_count(head_width)
+    if architecture.startswith("gemma"):
+        writer.add_sliding_window(3)
+    if architecture == "gemma2":
+        writer.add_attn_logit_softcapping(50.0)
+        writer.add_final_logit_softcapping(30.0)
     for name, number in metadata.items():
         writer.add_uint32(f"{architecture}.{name.replace('__', '.')}", number)
     vocab = _add_tokenizer(writer, architecture)
@@ -81,13 +87,16 @@ def write(file: Path, architecture: str, seed: int = 0, **metadata) -> None:
     add("token_embd.weight", (vocab, WIDTH), KINDS.Q8_0)
     add("output_norm.weight", (WIDTH,))
     outputs = {"query": HEADS * head_width, "key": KV_HEADS * head_width}
-    for i in range(LAYERS if architecture == "llama" else 7):
+    for i in range(layers):
         for name, (n_outputs, n_inputs, kind) in SHAPES.items():
             add(f"blk.{i}.{name}.weight", (outputs.get(n_outputs, n_outputs), n_inputs), kind)
         add(f"blk.{i}.attn_output.weight", (WIDTH, outputs["query"]), KINDS.Q8_0)
+        if architecture == "qwen2":
+            for name in ("attn_q", "attn_k", "attn_v"):
+                add(f"blk.{i}.{name}.bias", (outputs[SHAPES[name][0]],))
         for name in NORMS[architecture]:
             add(f"blk.{i}.{name}.weight", (WIDTH,))
-        if architecture == "gemma3":
+        if architecture in HAVE_HEAD_NORMS:
             add(f"blk.{i}.attn_q_norm.weight", (head_width,))
             add(f"blk.{i}.attn_k_norm.weight", (head_width,))
     writer.write_header_to_file()
@@ -98,10 +107,10 @@ def write(file: Path, architecture: str, seed: int = 0, **metadata) -> None:
 
 def _add_tokenizer(writer: gguf.GGUFWriter, architecture: str) -> int:
     normal, control, byte = gguf.TokenType.NORMAL, gguf.TokenType.CONTROL, gguf.TokenType.BYTE
-    if architecture == "llama":
+    if architecture in BYTE_LEVEL:
         tokens, merges = byte_tokens()
         writer.add_tokenizer_model("gpt2")
-        writer.add_tokenizer_pre("smollm")
+        writer.add_tokenizer_pre(BYTE_LEVEL[architecture])
         writer.add_token_merges(merges)
         types = [control] + [normal] * (len(tokens) - 1)
         writer.add_eos_token_id(0)

@@ -42,25 +42,39 @@ def _llama(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any
     return {"head_dim": head_width, "hidden_act": "silu"}
 
 
-def _gemma3(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
-    every_sixth = range(5, config["num_hidden_layers"], 6)
-    layers = range(config["num_hidden_layers"])
-    is_27b = config["num_hidden_layers"] == 62  # its queries have another scale
+def _qwen(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
     head_width = value("attention.key_length")
+    own_width = {} if head_width is None else {"head_dim": head_width}
+    return own_width | {"hidden_act": "silu", "use_sliding_window": False}
+
+
+def _gemma(
+    config: dict[str, Any], value: Callable[[str], Any], period: int, layers_of_27b: int
+) -> dict[str, Any]:
+    """Returns the fields of Gemma 2 and 3, where every `period`-th layer sees all tokens."""
+    layers, head_width = config["num_hidden_layers"], value("attention.key_length")
+    # The scale of the scores is not in the file. The models with 27 billion parameters differ.
+    is_27b = layers == layers_of_27b
+    scale_width = config["hidden_size"] // config["num_attention_heads"] if is_27b else head_width
     return {
         "head_dim": head_width,
-        "query_pre_attn_scalar": (
-            config["hidden_size"] // config["num_attention_heads"] if is_27b else head_width
-        ),
+        "query_pre_attn_scalar": scale_width,
         "sliding_window": value("attention.sliding_window"),
         "layer_types": [
-            "full_attention" if i in every_sixth else "sliding_attention" for i in layers
+            "sliding_attention" if (i + 1) % period else "full_attention" for i in range(layers)
         ],
-        "rope_local_base_freq": 10_000.0,
         "hidden_activation": "gelu_pytorch_tanh",
-        "attn_logit_softcapping": None,
-        "final_logit_softcapping": None,
+        "attn_logit_softcapping": value("attn_logit_softcapping"),
+        "final_logit_softcapping": value("final_logit_softcapping"),
     }
+
+
+def _gemma2(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
+    return _gemma(config, value, period=2, layers_of_27b=46)
+
+
+def _gemma3(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
+    return _gemma(config, value, period=6, layers_of_27b=62) | {"rope_local_base_freq": 10_000.0}
 
 
 class Architecture(NamedTuple):
@@ -71,10 +85,14 @@ class Architecture(NamedTuple):
     more_fields: Callable[[dict[str, Any], Callable[[str], Any]], dict[str, Any]]
     is_permuted: bool = False  # rows of query and key
     is_norm_shifted: bool = False  # norms are stored as 1 + w
+    has_implied_biases: bool = False  # of query, key and value, without a field that says so
 
 
 ARCHITECTURES = {
     "llama": Architecture("llama", "LlamaForCausalLM", _llama, is_permuted=True),
+    "qwen2": Architecture("qwen2", "Qwen2ForCausalLM", _qwen, has_implied_biases=True),
+    "qwen3": Architecture("qwen3", "Qwen3ForCausalLM", _qwen),
+    "gemma2": Architecture("gemma2", "Gemma2ForCausalLM", _gemma2, is_norm_shifted=True),
     "gemma3": Architecture("gemma3_text", "Gemma3ForCausalLM", _gemma3, is_norm_shifted=True),
 }
 
@@ -106,8 +124,9 @@ class GGUFModel:
             "model_type": self.architecture.model_type,
             "architectures": [self.architecture.class_name],
             "tie_word_embeddings": "output.weight" not in tensors,
-            "attention_bias": "blk.0.attn_q.bias" in tensors,
         }
+        if not self.architecture.has_implied_biases:
+            config["attention_bias"] = "blk.0.attn_q.bias" in tensors
         for field, name in FIELDS.items():
             if value(name) is not None:
                 config[field] = value(name)
