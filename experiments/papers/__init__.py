@@ -17,7 +17,7 @@ from experiments.papers.mixit import claims_collapse, claims_induction, claims_l
 from experiments.papers.mixit.claims import PAPER as MIXIT
 from experiments.papers.mixit.claims_version_b import PAPER as RANDOM_ATTENTION
 from experiments.papers.primary_rules import with_primary_rules
-from experiments.papers.two_failure_modes import claims_initialisation
+from experiments.papers.two_failure_modes import claims_initialisation, claims_weight_laws
 from experiments.papers.two_failure_modes.claims import PAPER as TWO_FAILURE_MODES
 
 
@@ -29,7 +29,7 @@ def with_items(paper: Paper, items: tuple[Item, ...]) -> Paper:
 KNOWN = (
     with_items(MIXIT, (*claims_language.OF_VERSION_A, *claims_induction.OF_VERSION_A)),
     with_items(RANDOM_ATTENTION, claims_collapse.OF_VERSION_B),
-    with_items(TWO_FAILURE_MODES, claims_initialisation.ITEMS),
+    with_items(TWO_FAILURE_MODES, (*claims_initialisation.ITEMS, *claims_weight_laws.ITEMS)),
     with_items(ASSOCIATIONS, claims_samples.ITEMS),
     with_items(ATTENTION_PATHS, claims_weights.ITEMS),
 )

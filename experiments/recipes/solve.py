@@ -33,6 +33,7 @@ FIGURES: dict[str, str] = {
     "signal_critical": "two_failure_modes.boundary:critical",
     "signal_gradients": "two_failure_modes.gradients:gradients",
     "signal_lengths": "two_failure_modes.lengths:lengths",
+    "signal_weight_laws": "two_failure_modes.weight_laws:weight_laws",
     "signal_depth": "two_failure_modes.depth:depth",
     "signal_tanh": "two_failure_modes.depth:tanh",
     "signal_no_residual": "two_failure_modes.depth:no_residual",

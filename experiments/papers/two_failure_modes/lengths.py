@@ -67,7 +67,7 @@ def _sample_rows(seed, lengths, betas, fixed_std, rows) -> dict[str, list[float]
     values = {name: [] for name in (*names, *(f"overlap/beta={beta:g}" for beta in betas))}
     for T in lengths:
         scores_RxT, root = rng.standard_normal((rows, T)), np.log(T) ** 0.5
-        values["crossing_std"].append(_crossing(scores_RxT))
+        values["crossing_std"].append(crossing_std(scores_RxT))
         values["entropy/fixed"].append(entropy_fraction(fixed_std * scores_RxT))
         values["entropy/scaled"].append(entropy_fraction(root * scores_RxT))
         for beta in betas:
@@ -76,7 +76,7 @@ def _sample_rows(seed, lengths, betas, fixed_std, rows) -> dict[str, list[float]
     return values
 
 
-def _crossing(scores_RxT: np.ndarray) -> float:
+def crossing_std(scores_RxT: np.ndarray) -> float:
     """Returns sigma_a at which the entropy is HALF of ln T. The entropy falls with sigma_a."""
     low, high = 0.0, LARGEST_STD
     for _ in range(BISECTIONS):

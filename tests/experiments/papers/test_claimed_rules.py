@@ -49,6 +49,30 @@ CASES = [
     (SIGNAL, "Equation 13, above the transition", "beta = 3 and", (0.53, 0.53), (0.0, 0.53)),
     (SIGNAL, "Appendix C.1, orders in T", "with a fixed variance", (-0.5,), (-0.1,)),
     (SIGNAL, "Appendix C.1, orders in T", "with the variance ln T", (-0.1,), (-0.5,)),
+    # Scores divided by the width of a head in place of its root, and a third of the variance.
+    (SIGNAL, "Section 1, beta_c and hyperparameters", "of 16 heads", (1.6, 1.6), (6.4, 1.6)),
+    (SIGNAL, "Section 1, beta_c and hyperparameters", "at widths 64", (1.6, 1.6), (0.4, 1.6)),
+    (
+        SIGNAL,
+        "Section 2, the law of the weights",
+        "60 layers at beta = 0.02: the cosine of tokens with uniform",
+        (0.94, 0.94),
+        (0.21, 0.94),
+    ),
+    (
+        SIGNAL,
+        "Section 2, the law of the weights",
+        "12 layers at beta = 1.8: the cosine of tokens with binary",
+        (0.2, 0.2),
+        (0.04, 0.2),
+    ),
+    (
+        SIGNAL,
+        "Section 2, the law of the weights",
+        "with binary weights attention",
+        (1.6, 1.6),
+        (4.8, 1.6),
+    ),
     # Entries of opposite sign differ by more than the norm.
     (PATHS, "Section 3, the order parameter and the weights", "N = 10 the", (0.02,), (1.2,)),
     # Two layers that need equally many samples.

@@ -10,6 +10,8 @@ from experiments.ledger.rules import HELD, NOT_HELD
 from experiments.ledger.statistics import Number
 from experiments.papers.mixit.claims_theory import of_one_law
 from experiments.papers.mixit.sde_paths import ks, quantities
+from experiments.papers.two_failure_modes import claims_weight_laws, weight_laws
+from jaxformer.models.encoder import EncoderSpec
 from theory import covariance_sde as cs
 
 NOISE = Number(1.63 * (2 / 4000) ** 0.5)  # exceeded by two samples of one distribution in 1 %
@@ -45,3 +47,30 @@ def test_the_printed_drift_fails_theorem_2_1_in_the_correlation_only():
             verdicts[drift, name] = finding.verdict
     assert verdicts["corrected", "log_trace"] == verdicts["corrected", "correlation"] == HELD
     assert verdicts["printed", "correlation"] == NOT_HELD
+
+
+def test_uniform_weights_of_a_third_of_the_variance_fail_the_rules_on_the_law_of_weights():
+    keys_S = jax.random.split(jax.random.key(0), 6)
+    spec = EncoderSpec(
+        vocab_size=0, length=16, width=64, layers=12, heads=1, beta=1.8, dtype=jnp.float32
+    )
+    uniform = weight_laws.LAWS["uniform"]
+
+    def measured(law):
+        betas_S = weight_laws.crossing_betas(keys_S, 64, 64, 1, law)
+        cosine_S = np.asarray(weight_laws.deep_cosines(keys_S, spec, law))[:, -1]
+        means = (Number(float(v.mean()), 0.01, 6) for v in (betas_S, cosine_S))
+        return dict(zip((claims_weight_laws.CONDENSED, "cosine"), means, strict=True))
+
+    normal, right, wrong = map(
+        measured, (weight_laws.LAWS["normal"], uniform, lambda z: uniform(z) / 3**0.5)
+    )
+    for name, sentence in (("cosine", "12 layers"), (claims_weight_laws.CONDENSED, "with uniform")):
+        rules = claims_weight_laws.LAW.rules
+        text = next(t for t in rules if sentence in t and "uniform" in t)
+        verdicts = []
+        for values in (right, wrong):
+            sides = {"normal": normal[name], "uniform": values[name]}
+            finding = rules[text].judge(text, lambda s, n=sides: n[s.metric.partition("law=")[2]])
+            verdicts.append(finding.verdict)
+        assert verdicts == [HELD, NOT_HELD], (text, normal, right, wrong)
