@@ -14,7 +14,9 @@
   --by-layer         also change each block alone
   --budget=TIME      time of training, such as 90s or 30m (10m)
   --seeds=N          most seeds of a variant (8)
-  --processes=N      trainings at once on the cores of a CPU (1)
+  --processes=N      trainings at once on the cores of a CPU (1), or jobs of Slurm at a time
+  --executor=NAME    local: this machine; slurm: jobs of a Slurm cluster (local)
+  --slurm=FILE       time limit, partition and devices of the jobs (configs/slurm/example.toml)
   --margin=SHARE     share of the lead over guessing that a "no worse" network may lose (.05)
   --steps=N          training steps (400, or those of the config)
   --batch-size=N     examples in a batch (64)
@@ -44,6 +46,7 @@ try:
 except ModuleNotFoundError:
     import cli.activate  # noqa: F401 (exits with the line that shows how to activate .venv)
 
+import math
 import re
 import shlex
 import sys
@@ -53,9 +56,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.anatomy_report import api, examination, parts, sources
+from experiments.anatomy_report import api, cluster_jobs, examination, parts, sources
 from experiments.anatomy_report.report import Report
 from experiments.anatomy_report.subject import Subject
+from experiments.schedule import executors
+from experiments.schedule.slurm import options as slurm_options
 from jaxformer import loading
 from jaxformer.core.errors import UserError
 from jaxformer.runtime import processes
@@ -76,9 +81,12 @@ def main(argv: Sequence[str]) -> int:
     add("--scale", default="tiny")
     add("--methods", default=",".join(parts.METHODS))
     add("--by-layer", action="store_true")
-    add("--budget", type=seconds, default=api.BUDGET_SECONDS)
+    add("--budget", type=seconds)
     add("--seeds", type=count, default=api.SEEDS_AT_LOOK[-1])
-    add("--processes", type=count, default=1)
+    add("--processes", type=count)
+    add("--executor", default="local")
+    add("--slurm", default="")
+    add("--pack", type=Path)  # of a job of the cluster: trains these members only
     add("--margin", type=float, default=api.MARGIN)
     add("--steps", type=count)
     add("--batch-size", type=count)
@@ -87,6 +95,7 @@ def main(argv: Sequence[str]) -> int:
     add("--layers", type=count)
     add("--heads", type=count)
     add("--workdir", type=Path)
+    parser.set_defaults(devices_per_run=None)  # the file of --slurm has the GPUs of a job
     args = parser.parse_args(argv)
     processes.cache_compiled_programs()
     if args.prompts:
@@ -94,22 +103,46 @@ def main(argv: Sequence[str]) -> int:
     if args.no_heads:
         raise UserError("--no-heads is for a published model with --prompts.")
     what = subject_of(args)
+    if args.pack:
+        return cluster_jobs.train_pack(args.pack, what)
     folder = args.workdir or Path("runs/anatomy") / re.sub(r"\W+", "-", what.name)
+    in_jobs = in_jobs_of(args, api.members_folder(folder, what), argv)
     report, stopped = api.examine_training(
         what,
         methods=[name.strip() for name in args.methods.split(",") if name.strip()],
         by_layer=args.by_layer,
         seeds=args.seeds,
-        budget=args.budget,
+        budget=args.budget or (math.inf if in_jobs else api.BUDGET_SECONDS),
         margin=args.margin,
         folder=folder,
         run=run_of(args),
         say=say,
-        processes=args.processes,
+        processes=args.processes or 1,
         make_subject=partial(subject_of, args),
+        in_jobs=in_jobs,
     )
     finish(report, folder, argv)
     return 128 + stopped if stopped else 0
+
+
+def in_jobs_of(args: Namespace, members: Path, argv: Sequence[str]) -> Any:
+    """Returns how to train in the jobs of a cluster; None for this machine.
+
+    Args:
+      args: the flags.
+      members: the folder of the trained members.
+      argv: the arguments of the command.
+    """
+    slots, make_executor = executors.executor_from_flags(args, members)
+    if make_executor is None:
+        return None
+    if args.budget:
+        raise UserError("--budget is the time of this machine; jobs of Slurm have --slurm's time.")
+    options = slurm_options.read(args.slurm)
+    if options.nodes * options.processes_per_node > 1:
+        raise UserError("a training here is one process: nodes and processes_per_node must be 1.")
+    make_executor = partial(make_executor, slots, math.inf)
+    return partial(cluster_jobs.train_in_jobs, make_executor=make_executor, argv=argv)
 
 
 def examine_model(args: Namespace) -> int:

@@ -17,10 +17,10 @@ from experiments.anatomy_report.study import Member, Study
 from experiments.anatomy_report.subject import Subject
 from experiments.anatomy_report.text_tables import text_table
 from experiments.anatomy_report.training import Trained, is_change
-from experiments.anatomy_report.workers import workers
+from experiments.anatomy_report.workers import TrainAll, workers
 from jaxformer import build, loading
 from jaxformer.core.errors import UserError, check_choice, check_range
-from jaxformer.core.text_format import duration
+from jaxformer.core.text_format import counted, duration
 from jaxformer.runtime.progress import Interrupt
 from jaxformer.tasks.task import Task
 
@@ -120,6 +120,7 @@ def examine_training(
     say: Callable[[str], None],
     processes: int = 1,
     make_subject: Callable[[], Subject] | None = None,
+    in_jobs: Callable[[Study, Interrupt], TrainAll] | None = None,
 ) -> tuple[Report, int]:
     """Trains the variants of a subject, judges them and examines the trained network.
 
@@ -131,6 +132,7 @@ def examine_training(
       say: prints a line.
       processes: trainings at once. More than one need `make_subject`.
       make_subject: returns the subject in another process.
+      in_jobs: returns a function that trains members in the jobs of a cluster; None trains here.
 
     Returns:
       (the report, the signal that stopped it or 0)
@@ -146,7 +148,7 @@ def examine_training(
         for variant in parts.variants_of(found, methods, what.mixing is not None)
         if variant.method == parts.FIXED_MIXING or is_change(what.network, variant)
     ]
-    store = Store(folder and folder / f"members-{what.hash[:12]}")
+    store = Store(folder and members_folder(folder, what))
     progress = Study(what, variants, store, seeds, margin)
     say(plan_line(what, progress, budget))
     if seeds == 1:
@@ -164,7 +166,8 @@ def examine_training(
         result = f"{progress.metric} {score.mean:.4g} ({rate}, {seconds}{note})"
         say(f"  {member.variant.name}: {result}")
         times.append(trained.seconds)
-        if len(times) == processes + 1:  # the first training of a process includes compilation
+        # The first training of a process includes compilation.
+        if in_jobs is None and len(times) == processes + 1:
             left = max(progress.minimum() - len(progress.store.members), 0) * times[-1]
             say(f"  first verdicts on all parts in about {duration(left / processes)}")
         if not is_table_shown and progress.has_first_table:
@@ -173,16 +176,20 @@ def examine_training(
 
     with contextlib.ExitStack() as stack:
         train_all = None
-        if processes > 1:
+        if in_jobs is None and processes > 1:
             assert make_subject is not None
             train_all = stack.enter_context(workers(processes, make_subject))
         interrupt = stack.enter_context(Interrupt())
+        if in_jobs is not None:
+            train_all = in_jobs(progress, interrupt)
         is_complete = study.run(
             *(progress, budget, report_member, lambda: bool(interrupt.signal)),
             train_all=train_all,
             processes=processes,
         )
         stopped = interrupt.signal
+    if stopped and progress.cell(parts.WHOLE_NETWORK) is None:
+        raise KeyboardInterrupt
     table = progress.table()
     if not is_complete or not table.is_decided:
         say(stop_line(progress, stopped, is_complete, folder))
@@ -241,11 +248,17 @@ def report_of(progress: Study, params: Any) -> Report:
 
 def plan_line(what: Subject, progress: Study, budget: float) -> str:
     """Returns the line that is printed before the first training."""
+    limit = "" if math.isinf(budget) else f", at most {duration(budget)}"
     return (
         f"{what.name}: {what.parameters():,} parameters, {what.network.steps} steps; "
         f"{len(progress.variants)} variants, {progress.minimum()} trainings until each has a first "
-        f"verdict, at most {duration(budget)}"
+        f"verdict{limit}"
     )
+
+
+def members_folder(folder: Path, what: Subject) -> Path:
+    """Returns the folder of the trained members of a subject."""
+    return folder / f"members-{what.hash[:12]}"
 
 
 def stop_line(progress: Study, stopped: int, is_complete: bool, folder: Path | None) -> str:
@@ -254,7 +267,8 @@ def stop_line(progress: Study, stopped: int, is_complete: bool, folder: Path | N
     missing = len(progress.variants) - len(progress.table().rows)
     state = f"{open_cells + missing} of {len(progress.variants)} comparisons are open"
     if is_complete:
-        return f"{state} after {progress.max_seeds} seeds: more need --seeds."
+        return f"{state} after {counted(progress.max_seeds, 'seed')}: more need --seeds."
     reason = "stopped" if stopped else "the budget is used up"
-    again = " The same command with a larger --budget continues." if folder else ""
+    larger = "" if stopped else " with a larger --budget"
+    again = f" The same command{larger} continues." if folder else ""
     return f"{reason}: {state}.{again}"

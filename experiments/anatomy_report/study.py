@@ -140,8 +140,9 @@ class Study:
         return Result(member, trained, jax.device_get(params) if is_first_whole else None)
 
     def keep(self, result: Result) -> None:
-        """Stores a trained member."""
-        self.store.put(*result.member, result.trained)
+        """Stores a trained member, unless a job of a cluster has stored it."""
+        if self.store.get(*result.member) is None:
+            self.store.put(*result.member, result.trained)
         if result.params is not None:
             self._keep_best_params(result.member.rate, result.params)
 
@@ -244,9 +245,10 @@ class Study:
         name, trivial = self.trivial()
         score, error = self._score(WHOLE_NETWORK, 0, rate), member.test[self.metric].sem
         if member.diverged_at is not None:
+            rates = ", ".join(f"{rate:g}" for rate in self.subject.rates)
             raise UserError(
                 f"nothing to explain: the loss was not finite at step {member.diverged_at} at "
-                f"every learning rate, {_listed(self.subject.rates)}. Try lower ones (--rates)."
+                f"every learning rate, {rates}. Try lower ones (--rates)."
             )
         if not score - 2 * (error if math.isfinite(error) else 0.0) > trivial:
             raise UserError(
@@ -286,14 +288,11 @@ def run(
             expected = min(times[1:], default=0.0) / processes
             if is_stopped() or (times and time.monotonic() - began + expected > budget):
                 return False
-            result = next(results)
+            if (result := next(results, None)) is None:  # stopped while it waited for a cluster
+                return False
             study.keep(result)
             times.append(result.trained.seconds)
             report(result.member, result.trained)
         if number == 0:
             study.check_learned()
     return True
-
-
-def _listed(rates: Sequence[float]) -> str:
-    return ", ".join(f"{rate:g}" for rate in rates)

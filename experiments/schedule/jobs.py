@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +31,15 @@ class Job(NamedTuple):
     record: bool = False  # whether the result is copied into results/
     restart: bool = False  # whether the files in the folder are deleted first
     extra_flags: tuple[str, ...] = ()  # of run.py; they change no number, such as --track
+    command: tuple[str, ...] = ()  # another program with its arguments, in place of run.py
+
+    def command_line(self, program: Sequence[str]) -> list[str]:
+        """Returns the program with its arguments.
+
+        Args:
+            program: the command that starts run.py.
+        """
+        return [*self.command] or [*program, *self.arguments()]
 
     def arguments(self) -> list[str]:
         """Returns the command-line arguments of run.py."""

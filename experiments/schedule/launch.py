@@ -110,7 +110,7 @@ class LocalExecutor(Executor):
         slot = self.free.pop()
         with log:
             process = subprocess.Popen(
-                child.tied_command([*PROGRAM, *job.arguments()], slot.cores),
+                child.tied_command(job.command_line(PROGRAM), slot.cores),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -44,12 +44,23 @@ WRONG = {
     "no run": (["."], ". is no run"),
     "prepared text": (["--config=text/lm:scale=tiny"], "reads prepared text from disk"),
     "budget": (["--task=my_tasks:Small", "--budget=soon"], "--budget"),
+    "executor": (["--task=my_tasks:Small", "--executor=slrm"], "Did you mean 'slurm'"),
+    "slurm": (["--task=my_tasks:Small", "--slurm=a.toml"], "--slurm=FILE needs --executor=slurm"),
+    "slurm and budget": (
+        ["--task=my_tasks:Small", "--executor=slurm", "--budget=1m"],
+        "--budget is the time of this machine",
+    ),
+    "two nodes": (
+        ["--task=my_tasks:Small", "--executor=slurm", "--slurm=two_nodes.toml"],
+        "a training here is one process",
+    ),
 }
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     (tmp_path / "my_tasks.py").write_text(TASKS)
+    (tmp_path / "two_nodes.toml").write_text("nodes = 2")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
 

@@ -113,7 +113,7 @@ class Worker:
             log.flush()
         with log or contextlib.nullcontext():
             self.process = subprocess.Popen(
-                child.tied_command([*self.program, *self.job.arguments()]),
+                child.tied_command(self.job.command_line(self.program)),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT if log else None,

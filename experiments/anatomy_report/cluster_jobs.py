@@ -1,0 +1,129 @@
+"""Trains members in the jobs of a Slurm cluster.
+
+    MEMBERS/PACK/pack.json    the members of one job
+    MEMBERS/PACK.log          its output
+    MEMBERS/slurm/            the jobs in the queue of the cluster
+    MEMBERS/*.json            the trained members (`store`)
+
+A job keeps each member as soon as it is trained. A job that is queued again trains the missing
+ones. The same command finds the jobs that wait or run, and submits others only for members that
+they do not train.
+"""
+
+import contextlib
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from experiments.anatomy_report.parts import Variant
+from experiments.anatomy_report.store import Store
+from experiments.anatomy_report.study import Member, Result, Study
+from experiments.anatomy_report.subject import Subject
+from experiments.anatomy_report.workers import TrainAll
+from experiments.schedule.executor import Executor
+from experiments.schedule.jobs import Job
+from jaxformer.core.errors import UserError
+from jaxformer.io.atomic_files import with_checksum, without_checksum, write_json
+from jaxformer.runtime.progress import Interrupt
+
+PROGRAM = (sys.executable, str(Path(__file__).parents[1] / "anatomy.py"))
+JOB_SECONDS = 300.0  # of the trainings that share one job: starting and compiling take a minute
+PACK_FILE = "pack.json"
+
+
+def train_in_jobs(
+    study: Study,
+    interrupt: Interrupt,
+    make_executor: Callable[[], Executor],
+    argv: Sequence[str],
+) -> TrainAll:
+    """Returns a function that trains members in jobs and yields them as the jobs end.
+
+    Args:
+      study: the study. Its store is a folder that all nodes share.
+      interrupt: receives the signal that stopped the executor. The jobs stay in the queue.
+      make_executor: returns the executor.
+      argv: the arguments of the command, which the jobs repeat.
+    """
+
+    def train_all(members: Sequence[Member]) -> Iterator[Result]:
+        executor, missing, failures = make_executor(), list(members), []
+        try:
+            with executor:
+                for outcome in executor.run(jobs_of(study.store, members, argv)):
+                    if outcome.code and not outcome.by_other_launcher:
+                        failures.append(f"{outcome.message} ({outcome.job.log()})")
+                    for member in list(missing):
+                        if (trained := study.store.get(*member)) is not None:
+                            missing.remove(member)
+                            yield Result(member, trained, None)
+        finally:  # also once the last result was drawn
+            interrupt.signal = interrupt.signal or executor.signal
+        if missing and not executor.signal:
+            reason = failures[0] if failures else f"nothing was written into {study.store.folder}"
+            raise UserError(
+                f"{len(missing)} of {len(members)} trainings are missing: {reason}. What was "
+                "trained is kept: the same command continues."
+            )
+
+    return train_all
+
+
+def jobs_of(store: Store, members: Sequence[Member], argv: Sequence[str]) -> list[Job]:
+    """Returns jobs that train members, first the unfinished jobs of earlier commands."""
+    assert store.folder is not None
+    packs, left = [], list(members)
+    for file in sorted(store.folder.glob(f"*/{PACK_FILE}")):
+        pack = read_pack(file)
+        if not (file.parent / "result.json").exists() and {*pack} & {*left}:
+            packs.append((file, pack))
+            left = [member for member in left if member not in pack]
+    seconds = min((one.seconds for one in store.members.values()), default=JOB_SECONDS)
+    size = max(1, int(JOB_SECONDS / max(seconds, 1e-3)))
+    for first in range(0, len(left), size):
+        pack = left[first : first + size]
+        name = hashlib.sha256(json.dumps(pack).encode()).hexdigest()[:12]
+        file = store.folder / f"job-{name}" / PACK_FILE
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_json(file, with_checksum({"members": pack}))
+        packs.append((file, pack))
+    return [
+        Job(
+            pack[0].variant.name + f" and {len(pack) - 1} more" * (len(pack) > 1),
+            "",
+            {},
+            file.parent.absolute(),
+            seconds=seconds * len(pack),
+            command=(*PROGRAM, *argv, f"--pack={file.absolute()}"),
+        )
+        for file, pack in packs
+    ]
+
+
+def read_pack(file: Path) -> list[Member]:
+    """Returns the members of a job; none if the file is damaged."""
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
+        rows = without_checksum(json.loads(file.read_bytes()))["members"]
+        return [Member(Variant(**row["variant"]), row["seed"], row["rate"]) for row in rows]
+    return []
+
+
+def train_pack(file: Path, what: Subject) -> int:
+    """Trains the members of a job on its node; returns the exit code."""
+    folder, members = file.parent.parent, read_pack(file)
+    if not members:
+        raise UserError(f"{file} is damaged: delete {file.parent} and repeat the command.")
+    if not folder.name.endswith(what.hash[:12]):
+        raise UserError(f"{what.name} has changed since its job was submitted.")
+    study = Study(what, [], Store(folder))
+    with Interrupt() as interrupt:
+        for done, member in enumerate(members):
+            if study.store.get(*member) is None:
+                if interrupt.signal:
+                    return 128 + interrupt.signal
+                print(f"step {done}/{len(members)}: {member.variant.name}", flush=True)
+                study.keep(study.train(member))
+    write_json(file.parent / "result.json", {"members": len(members)})
+    return 0
