@@ -17,6 +17,7 @@
   --processes=N      trainings at once on the cores of a CPU (1), or jobs of Slurm at a time
   --executor=NAME    local: this machine; slurm: jobs of a Slurm cluster (local)
   --slurm=FILE       time limit, partition and devices of the jobs (configs/slurm/example.toml)
+  --pack=FILE        written and given by the command itself: the trainings of one job
   --margin=SHARE     share of the lead over guessing that a "no worse" network may lose (.05)
   --steps=N          training steps (400, or those of the config)
   --batch-size=N     examples in a batch (64)
@@ -86,7 +87,7 @@ def main(argv: Sequence[str]) -> int:
     add("--processes", type=count)
     add("--executor", default="local")
     add("--slurm", default="")
-    add("--pack", type=Path)  # of a job of the cluster: trains these members only
+    add("--pack", type=Path)
     add("--margin", type=float, default=api.MARGIN)
     add("--steps", type=count)
     add("--batch-size", type=count)

@@ -10,7 +10,7 @@ import jax
 
 from experiments.anatomy_report import examination, parts, sources, study, subject, theory
 from experiments.anatomy_report.judge import MARGIN, SEEDS_AT_LOOK
-from experiments.anatomy_report.pairs import pairs_of_batch
+from experiments.anatomy_report.pairs import pairs_of_batch, with_texts
 from experiments.anatomy_report.report import Report
 from experiments.anatomy_report.store import Store
 from experiments.anatomy_report.study import Member, Study
@@ -22,6 +22,7 @@ from jaxformer import build, loading
 from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.core.text_format import counted, duration
 from jaxformer.runtime.progress import Interrupt
+from jaxformer.tasks.language import NextToken
 from jaxformer.tasks.task import Task
 
 BUDGET_SECONDS = 600.0
@@ -214,6 +215,8 @@ def examined(
         model, params = loaded.model, loaded.params
     try:
         pairs = pairs_of_batch(network.data.heldout().test)
+        if isinstance(network.task, NextToken):
+            pairs = with_texts(pairs, network.task)
         return examination.with_inside(report, model, params, pairs, say, initial)
     except UserError as error:
         say(f"note: the trained network was not examined: {error}")

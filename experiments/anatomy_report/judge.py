@@ -37,6 +37,7 @@ SEEDS_AT_LOOK = (3, 5, 8)
 NO_WORSE, WORSE, OPEN = "no worse", "worse", "open"
 MUST_TRAIN, MAY_STAY_RANDOM, CAN_GO = "must be trained", "may stay random", "can go"
 CANNOT_TELL = "cannot tell yet"
+FREQUENCIES = ("best_constant", "unigram_loss")  # baselines of texts that do not read the text
 
 
 class Cell(NamedTuple):
@@ -197,9 +198,18 @@ def negative(number: Number) -> Number:
     return number._replace(mean=-number.mean, by_seed=by_seed)
 
 
-def best_trivial(baselines: Mapping[str, float], metric: str) -> tuple[str, float]:
-    """Returns name and score of the best trivial predictor; a loss becomes negative."""
+def best_trivial(
+    baselines: Mapping[str, float], metric: str, is_text: bool = False
+) -> tuple[str, float]:
+    """Returns name and score of the best trivial predictor; a loss becomes negative.
+
+    That of a text is the frequency of its tokens or classes. Predictors that read the text, such as
+    trigrams, are rivals of a network and not trivial.
+    """
     is_loss = metric == "loss"
+    if is_text:
+        blind = {name: x for name, x in baselines.items() if name in FREQUENCIES}
+        return "guessing by frequency", best_trivial(blind, metric)[1]
     scores = {
         name: -value if is_loss else value
         for name, value in baselines.items()

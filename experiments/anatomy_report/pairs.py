@@ -16,6 +16,7 @@ import numpy as np
 from experiments.papers.associations.next_token import first_token
 from jaxformer.core.errors import UserError, check_range, one_line
 from jaxformer.core.settings import DataSettings
+from jaxformer.tasks.language import NextToken
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import Batch, Task
 
@@ -115,7 +116,7 @@ def pairs_of_batch(batch: Batch, size: int = 64) -> PromptPairs:
     """
     inputs, targets, weights = (np.asarray(x)[:size] for x in batch)
     if inputs.ndim != 2 or weights.shape != inputs.shape:
-        raise UserError(f"expected tokens and weights (examples, tokens), got {inputs.shape}.")
+        raise UserError("pairs need examples of tokens with an answer at some of the tokens.")
     clean, partner = _partners(inputs, weights)
     if not len(clean):
         raise UserError(
@@ -139,6 +140,13 @@ def pairs_of_batch(batch: Batch, size: int = 64) -> PromptPairs:
         names=tuple(f"example {i}" for i in clean),
         tokens=tuple(tuple(str(token) for token in row) for row in tokens),
     )
+
+
+def with_texts(pairs: PromptPairs, task: NextToken) -> PromptPairs:
+    """Returns the pairs with the text of each token instead of its number."""
+    decode = task.prepared.tokenizer.decode
+    texts = tuple(tuple(decode([int(token)]) for token in row) for row in pairs.clean)
+    return dataclasses.replace(pairs, tokens=texts)
 
 
 def _partners(inputs: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -28,6 +28,7 @@ from experiments.anatomy_report.subject import Subject
 from experiments.anatomy_report.training import Trained, Trainer
 from jaxformer.core.errors import UserError
 from jaxformer.data.protocols import HeldOut
+from jaxformer.tasks.language import PreparedText
 
 
 class Member(NamedTuple):
@@ -178,9 +179,10 @@ class Study:
 
     def trivial(self) -> tuple[str, float]:
         """Returns name and score of the best trivial predictor on the test set."""
+        task = self.subject.task
         if not self.baselines:
-            self.baselines = dict(self.subject.task.baselines(self.heldout.test))
-        return judge.best_trivial(self.baselines, self.metric)
+            self.baselines = dict(task.baselines(self.heldout.test))
+        return judge.best_trivial(self.baselines, self.metric, isinstance(task, PreparedText))
 
     def rate(self, variant: Variant) -> float:
         """Returns the learning rate with the best validation score of the first seed.

@@ -19,7 +19,7 @@ from jaxformer.core.settings import DataSettings, OptimSettings
 from jaxformer.io.run_folder import config_hash
 from jaxformer.models.decoder import Decoder, decoder
 from jaxformer.models.model import check_model
-from jaxformer.tasks.disk import OnDisk
+from jaxformer.tasks.language import PreparedText
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import Task
 from jaxformer.training.arguments import check_fits
@@ -136,6 +136,11 @@ def of_task(
 
 def of_config(config: Any, name: str = "") -> Subject:
     """Returns the subject of a training config."""
+    if config.model.name == "loaded":
+        raise UserError(
+            f"{name or config.name} trains a published model, whose parts do not start from random "
+            "values; examine it with --prompts=FILE."
+        )
     task = build.task(config)
     model, data = build.model(config, task), build.source(config, task)
     identity = build.config_identity(config.to_dict())
@@ -198,11 +203,8 @@ def check_task(task: Any) -> None:
 
 
 def _subject(name, task, model, data, rules, optimizer, steps, rates, identity) -> Subject:
-    if isinstance(data, OnDisk):
-        raise UserError(
-            f"{name} reads prepared text from disk, which the report cannot train on yet; give a "
-            "task that draws its examples."
-        )
+    if isinstance(task, PreparedText):
+        identity = {**identity, "text": task.prepared.fingerprint}
 
     def network(model: Any, rules: Any) -> Network:
         shapes = paths.flatten(shapes_of(model, task))

@@ -21,6 +21,7 @@ from experiments.anatomy_report.subject import Network
 from jaxformer.core import paths
 from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.data.protocols import HeldOut
+from jaxformer.tasks.disk import MAX_READ_STEPS, OnDisk, Order
 from jaxformer.training.metrics import Mean, means_of_members
 from jaxformer.training.population import Population
 from jaxformer.training.step import AXES, TrainState, make_evaluate, make_step, member_state
@@ -94,9 +95,11 @@ class Trainer:
         member = Population((seed,), (rate,))
         state, keys = self._create(variant, member), member.data_keys()
         curve, chunk = [], math.ceil(steps / CURVE_POINTS)
+        if isinstance(self.network.data, OnDisk):
+            chunk = min(chunk, MAX_READ_STEPS)
         for done in range(0, steps, chunk):
             n = min(chunk, steps - done)
-            state, loss = self.run(state, keys, n)
+            state, loss = self.run(state, keys, n, self._rows(keys, range(done, done + chunk)))
             curve.append((done + n, float(loss) / n))
         validation, test = (self._scores(state, name) for name in ("validation", "test"))
         diverged_at = int(state.diverged_at[0])
@@ -119,13 +122,25 @@ class Trainer:
     def _member_state(self, params: Any, rate: jax.Array) -> TrainState:
         return member_state(params, rate, self.network.partition, self.optimizer)
 
-    def _run(self, state: TrainState, keys: jax.Array, n: jax.Array) -> tuple[TrainState, Any]:
+    def _rows(self, keys: jax.Array, steps: range) -> jax.Array | None:
+        """Reads the rows of some steps, (steps, B, R), if the data are on disk."""
+        data = self.network.data
+        return jnp.asarray(data.read(Order(keys[0]), steps)) if isinstance(data, OnDisk) else None
+
+    def _run(
+        self, state: TrainState, keys: jax.Array, n: jax.Array, rows: jax.Array | None
+    ) -> tuple[TrainState, Any]:
         """Runs n steps; returns the state and the sum of the losses."""
-        avoid, data = self.heldout.fingerprints, self.network.data
+        avoid, data, first = self.heldout.fingerprints, self.network.data, state.step
+
+        def batch_at(key, step):
+            if rows is None:
+                return data.batch_at(key, step, avoid)
+            return data.batch_of_rows(rows[step - first], key, step)
 
         def body(_, carry):
             state, total = carry
-            batch = jax.vmap(lambda key: data.batch_at(key, state.step, avoid))(keys)
+            batch = jax.vmap(lambda key: batch_at(key, state.step))(keys)
             state, metrics = self.step(state, batch)
             return state, total + metrics["loss"][0].astype(jnp.float32)
 

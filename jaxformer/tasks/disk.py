@@ -85,7 +85,11 @@ class OnDisk:
         if isinstance(step, Tracer):
             raise UserError("rows on disk cannot be read inside jit: use a DiskFeed.")
         rows = self.read(Order(member_key), range(int(step), int(step) + 1))[0]
-        return self.task.batch(jnp.asarray(rows), _keys(member_key, step, self.batch_size))
+        return self.batch_of_rows(jnp.asarray(rows), member_key, step)
+
+    def batch_of_rows(self, rows_BxR: jax.Array, member_key: jax.Array, step: Any) -> Batch:
+        """Returns the training batch of a step from its rows. It may be called inside jit."""
+        return self.task.batch(rows_BxR, _keys(member_key, step, self.batch_size))
 
     def unseen(self, member_key: jax.Array, batch: Batch) -> None:
         """Returns None, because the parts of a file are disjoint."""
