@@ -68,7 +68,9 @@ def redraw(
             f"{workdir / 'arrays.npz'} cannot be drawn, and has no checksum: repeat the run. "
             f"{type(error).__name__}: {one_line(error, 100)}"
         ) from error
-    for figure_name, figure in figures.items():
+    # The main figure comes last: where it exists, a kill has cut off no other (see `lacks_figure`).
+    for figure_name in sorted(figures, key=lambda name: name == "figure"):
+        figure = figures[figure_name]
         if figure_name == "figure":
             figure_file = file
         elif file.stem == "figure":

@@ -207,3 +207,23 @@ def test_no_bit_of_a_file_of_arrays_hides_an_array(tmp_path):
 def test_arrays_without_a_checksum_are_read(tmp_path):
     np.savez(tmp_path / "old.npz", x=np.arange(3.0))
     assert list(npz_store.read(tmp_path / "old.npz")) == ["x"]
+
+
+def test_the_main_figure_is_written_last(run):
+    """A run without figure.png is drawn when it is opened again, so no other figure may lack."""
+    workdir, drawn = Workdir(run[0]), []
+
+    class Figure:
+        def __init__(self, name):
+            self.name = name
+
+        def savefig(self, *_, **__):
+            drawn.append(self.name)
+            if self.name == "layers":
+                raise KeyboardInterrupt
+
+    finish_run.write_arrays(workdir, {"x": np.ones(2)})
+    with pytest.raises(KeyboardInterrupt):
+        finish_run.redraw(workdir, "", lambda *_: {n: Figure(n) for n in ("figure", "layers")})
+    assert drawn == ["layers"]
+    assert finish_run.lacks_figure(workdir)
