@@ -30,7 +30,7 @@ from experiments.papers import PAPERS
 from experiments.schedule import devices, launch
 from experiments.schedule.running import check_budget, run_all
 from experiments.site.markdown import linked_rows
-from jaxformer.core.errors import UserError, check_choice, unknown
+from jaxformer.core.errors import UserError, check_choice, one_line, unknown
 from jaxformer.core.text_format import duration
 from jaxformer.runtime.command_line import Parser, command, seconds
 
@@ -85,12 +85,16 @@ def main(argv: Sequence[str]) -> int:
 def load_claims(text: str) -> dict[str, Paper]:
     """Imports the papers of "MODULE:NAME" and checks their rules."""
     module_name, _, name = text.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # a module in the current folder
     try:
         claims: Any = getattr(importlib.import_module(module_name), name or "CLAIMS")
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"--claims={text}: {error}.") from None
-    papers = (claims,) if isinstance(claims, Paper) else tuple(claims)
-    if not papers or not all(isinstance(paper, Paper) for paper in papers):
+    except Exception as error:
+        reason = f"{type(error).__name__}: {one_line(error, 200)}"
+        raise UserError(f"--claims={text}: {reason}") from None
+    papers = (claims,) if isinstance(claims, Paper) else claims
+    is_tuple = isinstance(papers, tuple | list) and len(papers) > 0
+    if not is_tuple or not all(isinstance(paper, Paper) for paper in papers):
         raise UserError(f"--claims={text} must be a Paper or a tuple of papers.")
     return {paper.key: checked(paper) for paper in papers}
 
@@ -104,7 +108,11 @@ def make_plan(args, papers: Mapping[str, Paper]) -> int:
     headlines = linked_rows(readme.read_text()) if readme.exists() else ()
     planned = planning.make(args.name, rows, headlines)
     if not planned.rows:
-        raise UserError("no row has a verdict that new seeds could confirm; run its cells first.")
+        reasons = [f"{row.item.name}: {line}" for row in rows for line in row.problems]
+        raise UserError(
+            "no row has a verdict that new seeds could confirm; run its cells with --record. "
+            + " ".join(reasons[:3])
+        )
     plan.write(planned, args.plan)
     hours = 0.0
     for stage in planning.STAGES:

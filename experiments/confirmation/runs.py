@@ -23,6 +23,7 @@ from jaxformer.io.run_folder import Workdir, config_hash
 from jaxformer.training.metrics import over_seeds
 
 MOST_DRAWN = 1_000_000
+MAKE_AGAIN = "Remove it and run `jaxformer confirm run` again."
 
 
 def drawn(plan_hash: str, kind: str, original: int, replica: int) -> int:
@@ -82,20 +83,24 @@ def read_records(plan: Plan, folder: Path, names: Iterable[str]) -> dict[str, Re
 
 def _checked(plan: Plan, name: str, file: Path) -> Record:
     try:
-        record = Record.from_json(validate_record.content(file), where=str(file))
-    except (ValueError, OSError) as error:
-        raise UserError(f"{file}: {error}.") from None
+        content = validate_record.content(file)
+        record = Record.from_json(content, where=str(file))
+        if "sum" not in content:
+            raise ValueError("it was edited: it has no checksum")
+    except (ValueError, TypeError, OSError) as error:
+        raise UserError(f"{file}: {error}. {MAKE_AGAIN}") from None
     run = plan.runs[name]
     planned = flags.load_with_overrides(run.config, overrides_with_seeds(plan.hash, run))
     planned_hash = config_hash(build.config_identity(flags.to_dict(planned)))
     if {record.config_hash, config_hash(build.config_identity(record.config))} != {planned_hash}:
         raise UserError(
             f"{file} is not the run {name} of the plan {plan.name}: another config or other seeds. "
-            "Remove it and run `jaxformer confirm run` again."
+            f"{MAKE_AGAIN}"
         )
     if run.seeds and len(record.seeds) != run.seeds:
         raise UserError(
-            f"{file} has {len(record.seeds)} seeds, the plan {plan.name} fixes {run.seeds}."
+            f"{file} has {len(record.seeds)} seeds, the plan {plan.name} fixes {run.seeds}. "
+            f"{MAKE_AGAIN}"
         )
     return record
 

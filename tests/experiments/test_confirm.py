@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import pytest
 
@@ -187,7 +188,9 @@ def test_a_changed_plan_rule_config_code_or_result_is_one_line(planned, tmp_path
         "seeds": content(run.config, overrides | {"seed": "0"}, scores_of(run.config, run.seeds)),
         "extended": content(run.config, overrides, scores_of(run.config, run.seeds + 3)),
         "edited": content(run.config, overrides, scores_of(run.config, run.seeds)) | {"sum": "0"},
+        "a list": [],
     }
+    wrong["without a checksum"] = {n: v for n, v in wrong["edited"].items() if n != "sum"}
     cases = [
         ("its hash does not fit", lambda: plan.read(edited)),
         ("holds another plan", lambda: plan.write(made._replace(hash="0"), file)),
@@ -197,6 +200,8 @@ def test_a_changed_plan_rule_config_code_or_result_is_one_line(planned, tmp_path
         ("seeds", "another config or other seeds"),
         ("extended", f"the plan test-1 fixes {run.seeds}"),
         ("edited", "it was edited"),
+        ("without a checksum", "it was edited: it has no checksum"),
+        ("a list", "not a record"),
     ):
         folder = tmp_path / reason
         folder.mkdir()
@@ -221,6 +226,25 @@ def test_a_row_is_judged_by_the_seeds_of_its_plan():
     whole = Record.from_json(made)
     again = runs.of_first_seeds(whole, 4)
     assert again.metrics == whole.metrics
+
+
+def test_claims_are_imported_from_the_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "claims_here.py").write_text(
+        "from experiments.ledger.item import Item, Paper\n"
+        "CLAIMS = Paper('p', 't', 's', (Item('Table 1', 'c.', defines='d'),))\n"
+        "NUMBER = 3\n"
+    )
+    (tmp_path / "broken_claims.py").write_text("CLAIMS = 1 / 0\n")
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder])
+    monkeypatch.chdir(tmp_path)
+    assert [*confirm.load_claims("claims_here")] == ["p"]
+    for text, words in (
+        ("claims_here:NUMBER", "must be a Paper"),
+        ("broken_claims", "ZeroDivisionError"),
+    ):
+        with pytest.raises(UserError, match=words) as error:
+            confirm.load_claims(text)
+        assert "\n" not in str(error.value)
 
 
 def test_a_rule_that_cannot_fail_is_refused(tmp_path, monkeypatch):
