@@ -30,10 +30,15 @@ def sizes(row: Row) -> str:
 
 
 def network_size(config: Mapping[str, Any]) -> str:
-    """Returns "width × layers" of the networks of a config; "" without networks."""
+    """Returns "width × layers" of the networks of a config; "" without networks.
+
+    A figure of several models has the size of the first.
+    """
     section = config.get("model") or config.get("figure") or {}
-    width = section.get("width") or _range(section.get("widths") or ())
-    parts = [width, section.get("layers") or _list_length(section)]
+    model = next(iter((section.get("models") or {"": section}).values()))
+    width = model.get("width") or _range(model.get("widths") or ())
+    layers = _range(section.get("depths") or ()) if "models" in section else ""
+    parts = [width, layers or model.get("layers") or _list_length(model)]
     return " × ".join(str(part) for part in parts if part)
 
 

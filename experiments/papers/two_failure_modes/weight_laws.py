@@ -47,7 +47,7 @@ def measure_weight_laws(
       length: The number of tokens of a head.
       panels: (layers, beta, alpha_SA) of each deep encoder.
       tokens: The number of tokens of the deep encoders.
-      width: Their width N; they have one head. Heads of the first part that compare laws, too.
+      width: The width N of deep encoders and of the heads that compare laws. They have one head.
       sigma2: The variance of values and of the MLP's weights, times the fan-in.
       sigma_b2: The variance of the biases.
       seed: The seed of the first network.
@@ -139,25 +139,22 @@ def _with_law(path, values: jax.Array, law: Law) -> jax.Array:
 def draw_weight_laws(
     arrays, sizes: Sequence[tuple[int, int]], panels: Sequence[tuple[int, float, float]]
 ):
-    figure, (left, right) = plots.row(2, (plots.PAGE, 2.2))
-    names = [f"width={n}/heads={h}" for n, h in sizes] + [f"law={law}" for law in LAWS]
-    labels = [f"{n}, {h}" for n, h in sizes] + [*LAWS]
-    for place, name in enumerate(names):
+    figure, (left, *axes) = plots.row(1 + len(panels), (plots.PAGE, 2.2))
+    labels = {f"width={n}/heads={h}": f"{n}, {h}" for n, h in sizes}
+    labels |= {f"law={law}": law for law in LAWS}
+    for place, name in enumerate(labels):
         values_S = arrays[f"crossing_beta/{name}"]
-        is_size = place < len(sizes)
-        colour = plots.COLOURS[0 if is_size else 1]
-        left.plot(np.full(len(values_S), place), values_S, "o", ms=3, alpha=0.5, color=colour)
-    left.set_xticks(range(len(labels)), labels, rotation=40, ha="right")
+        left.plot(np.full(len(values_S), place), values_S, "o", ms=2, color=plots.COLOURS[0])
+    left.set_xticks(range(len(labels)), labels.values(), rotation=60, ha="right")
     left.set(ylabel=r"$\beta$", ylim=(0, None))
-    plots.label_panel(left, r"entropy is half of $\ln T$: (width, heads), then laws")
-    for (layers, beta, alpha), dashes in zip(panels, ("-", "--", ":")):
-        for colour, law in zip(plots.COLOURS, LAWS):
+    plots.set_title(left, r"entropy is half of $\ln T$: width, heads; law")
+    for axis, (layers, beta, alpha) in zip(axes, panels, strict=True):
+        for colour, dashes, law in zip(plots.COLOURS, ("-", "--", ":"), LAWS):
             cosine_L = arrays[f"cosine_by_layer/{layers}/{law}"].mean(0)
-            depth_L = np.arange(1, layers + 1) / layers
-            label = rf"{law}, {layers} layers, $\beta={beta:g}$, $\alpha_{{SA}}={alpha:g}$"
-            right.plot(depth_L, cosine_L, dashes, color=colour, label=label)
-    right.set(xlabel="layer / depth", ylim=(-0.03, 1.03))
-    plots.label_panel(right, "cosine of two tokens")
+            axis.plot(np.arange(1, layers + 1), cosine_L, dashes, color=colour, label=law)
+        axis.set(xlabel="layer", ylim=(0, 1.03))
+        title = rf"cosine of two tokens, $\beta={beta:g}$, $\alpha_{{SA}}={alpha:g}$"
+        plots.set_title(axis, title)
     layers = panels[-1][0]
     ends = [arrays[f"cosine_by_layer/{layers}/{law}"][:, -1].mean() for law in LAWS]
     values = ", ".join(f"{end:.3f}" for end in ends)
@@ -166,6 +163,6 @@ def draw_weight_laws(
         f"After {layers} layers tokens have the cosine {values} with normal, uniform and binary "
         "weights of one variance",
         f"Dots: {len(values_S)} random heads; lines: means over as many encoders.",
-        right,
+        axes[-1],
     )
     return figure
