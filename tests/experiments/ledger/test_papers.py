@@ -8,6 +8,7 @@ import pytest
 from experiments.cli import flags
 from experiments.ledger.item import EDGE, OURS, UNTRAINED, Cell, Item, Paper, checked
 from experiments.ledger.ledger import cell_key, ledger
+from experiments.ledger.network_size import network_size
 from experiments.ledger.record import Record
 from experiments.ledger.rules import (
     HELD,
@@ -249,3 +250,10 @@ def test_a_share_of_a_number_is_compared_with_its_errors():
     wrong = item._replace(rules={"": near(0.6, share_of(of("a"), 1 / 3), 0.05)})
     (row,) = ledger({"p": Paper("p", "title", "source", (wrong,))}, [record(0.9, 0.001)])
     assert row.verdict == "did not hold"
+
+
+def test_the_size_of_a_figure_of_several_models_is_that_of_the_first():
+    models = {"standard": {"width": 32, "layers": 4}, "other": {"width": 8, "layers": 1}}
+    assert network_size({"figure": {"models": models}}) == "32 × 4"
+    assert network_size({"figure": {"models": models, "depths": [2, 8, 32]}}) == "32 × 2 to 32"
+    assert network_size({"figure": {"N": 64}}) == ""
