@@ -3,7 +3,7 @@
 import re
 
 from experiments.ledger import summary
-from experiments.ledger.item import OURS
+from experiments.ledger.item import EASY, OURS, OUTSIDE
 from experiments.site import overview, results_pages
 from tests.experiments import made_up
 
@@ -21,3 +21,16 @@ def test_questions_beyond_the_papers_are_not_counted_with_the_claims(rows):
         on_the_page = overview.overview(these, {"made_up": made_up.PAPER})[2]
         assert sum(map(int, re.findall(r"\d+", in_readme))) == n
         assert sum(map(int, re.findall(r"<td[^>]*>(\d+)<", on_the_page))) == n
+
+
+def test_rows_that_repeat_a_claim_or_are_outside_it_are_not_counted(rows):
+    changes = ({"repeats": "Table 1"}, {"flags": (OUTSIDE,)}, {"flags": (EASY,)})
+    for change in changes:
+        changed = [
+            row._replace(item=row.item._replace(**change)) if row.item.name == "Table 4" else row
+            for row in rows
+        ]
+        assert len(summary.of_the_papers(changed)) == len(rows) - 1, change
+        assert "Not counted: Table 4 (held)." in summary.lead(changed, "made_up")
+        assert summary.apart(changed).startswith(" Rows that are not counted: 1 ")
+    assert summary.verdict_counts(changed) != summary.verdict_counts(rows)
