@@ -80,6 +80,8 @@ def _sentence(effect: Effect, unit: str, largest: Mapping[tuple[str, bool], Effe
     if effect.method in ("patching", "direct"):
         verb = "raises" if effect.value > 0 else "lowers"
     score, _, nats = unit.partition(" (")
+    if score == "log probability":
+        score += " of the right answer"
     size = f"{abs(effect.value):.2g} ± {effect.half_width:.1g} {nats.removesuffix(')')}".strip()
     text = f"{part_name(effect.part)}, {VERBS[effect.method]}, {verb} the {score} by {size}"
     if (other := largest.get((effect.part, effect.value > 0))) is not None:

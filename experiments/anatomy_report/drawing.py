@@ -128,11 +128,11 @@ def shown_row(table: Table, part: str, view: str) -> Judged | None:
 
 
 def loss_text(table: Table, row: Judged) -> str:
-    """Returns what is lost, such as "-45 %" or "no loss"; "open" if it was not decided."""
+    """Returns what is lost, such as "-45 %" or "no worse"; "open" if it was not decided."""
     if row.outcome == OPEN:
         return "open"
     if row.outcome == NO_WORSE:
-        return "no loss"
+        return "no worse"
     return f"−{100 * (1 - table.share(row)):.0f} %"
 
 

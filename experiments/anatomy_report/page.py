@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MAX_CURVES = 7  # colours of the style sheet
 BAR_WIDTH = 220  # pixels
+TRAINED = "Trained with one part changed: test score ± standard error"
+CHANGED = "Changed after training, one part at a time: mean ± 95 % interval"
 VIEW_NAMES = {ONLY: "only it trained"}
 
 
@@ -59,10 +61,11 @@ def _lead(report: "Report") -> str:
         metric = report.settings.get("metric", "score")
         lines.append(f"{metric} of the whole network {shown(table.whole.score)}")
         trivial = table.whole.score._replace(mean=table.trivial, sem=0.0, test=0.0)
-        lines.append(f"{table.trivial_name.replace('_', ' ')} {shown(trivial)}")
-    if report.inside is not None:
-        lines.append(f"{report.inside.samples} prompts")
-        lines.append(f"{report.inside.unit} {report.inside.score:.3g}")
+        name = table.trivial_name.replace("_", " ")
+        name = name if name.startswith("guessing") else f"guessing ({name})"
+        lines.append(f"{name} {shown(trivial)}")
+    if (inside := report.inside) is not None:
+        lines.append(f"mean {inside.unit} {inside.score:.3g} on {inside.samples} prompts")
     return f'<p class="soft">{escape("; ".join(lines))}.</p>'
 
 
@@ -72,19 +75,27 @@ def _first_screen(report: "Report") -> str:
         f'<li class="{sentence.outcome.replace(" ", "-")}">{escape(sentence.text)}</li>'
         for sentence in report.decided
     )
-    items += "".join(f"<li>{escape(text)}</li>" for text, _ in report.effect_sentences)
-    if not items:
+    effects = "".join(f"<li>{escape(text)}</li>" for text, _ in report.effect_sentences)
+    if not items + effects:
         items = "<li>Nothing is decided yet: more seeds or prompts are needed.</li>"
-    sentences = f'<ul class="sentences" aria-label="What was decided">{items}</ul>'
+    sentences = _list(TRAINED, items) + _list(CHANGED, effects)
     if report.training is not None and report.training.rows:
         picture = network(report.training, int(report.settings.get("layers", 1)))
-        return f'<div class="first"><div>{picture}</div>{sentences}</div>'
+        return f'<div class="first"><div>{picture}</div><div>{sentences}</div></div>'
     if report.inside is not None:
         tables = page_inside.effect_tables(report.inside, report.effects)
         return (
-            f'<div class="first model">{sentences}<div>{tables}{_legend(report.inside)}</div></div>'
+            f'<div class="first model"><div>{sentences}</div>'
+            f"<div>{tables}{_legend(report.inside)}</div></div>"
         )
-    return f'<div class="first">{sentences}</div>'
+    return f'<div class="first"><div>{sentences}</div></div>'
+
+
+def _list(heading: str, items: str) -> str:
+    """Returns sentences under their heading; "" without sentences."""
+    if not items:
+        return ""
+    return f'<p class="small soft">{heading}</p><ul class="sentences">{items}</ul>'
 
 
 def network(table: Table, layers: int) -> str:

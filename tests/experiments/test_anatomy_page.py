@@ -1,6 +1,7 @@
 """The page, drawing and tables of an anatomy report, from planted numbers."""
 
 import csv
+import dataclasses
 import html
 import io
 import json
@@ -89,6 +90,15 @@ def test_the_page_is_one_small_file_with_every_decided_sentence(report):
         assert len(re.findall(rf'<input type="radio" name="{name}"', page)) == ids
     assert "Not measured: direct" in page and "Rank: fine." in page
     assert page.count("<h1>") == 1
+    # Both kinds of sentences have their heading, and the trivial predictor is called guessing.
+    training, changed = (
+        page.index("Trained with one part changed"),
+        page.index("Changed after training"),
+    )
+    assert training < page.index("Without attention the network is worse") < changed
+    assert changed < page.index("Attention of block 1, replaced")
+    assert "guessing (best constant) 20" in page
+    assert "mean logit of right - wrong 4 on 8 prompts" in page
 
 
 def test_the_page_of_a_published_model_begins_with_its_effects(report):
@@ -103,9 +113,9 @@ def test_the_drawing_shows_losses_that_were_decided_only(report):
     boxes = {box.part: box for box in drawing.draw(report.training, layers=2).boxes}
     assert boxes["attention"].lines[1] == "removed: −76 %"
     assert boxes["attention"].lost == pytest.approx(0.76, abs=0.01)
-    assert boxes["MLP"].lines[1] == "removed: no loss" and boxes["MLP"].lost == 0
+    assert boxes["MLP"].lines[1] == "removed: no worse" and boxes["MLP"].lost == 0
     # Removal is open, the frozen part was decided.
-    assert boxes["queries and keys"].lines[1] == "frozen: no loss"
+    assert boxes["queries and keys"].lines[1] == "frozen: no worse"
     assert boxes["embedding"].lines[1] == "frozen: open" and boxes["embedding"].state == judge.OPEN
     inner, outer = boxes["queries and keys"], boxes["attention"]
     assert outer.x < inner.x and inner.x + inner.width < outer.x + outer.width
@@ -124,6 +134,9 @@ def test_sentences_about_components_state_decided_effects(report):
     assert texts[0].endswith("; patching has the other sign: -1 ± 0.1.")
     assert any(text.startswith("Head 1 of block 0, replaced by its mean, raises") for text in texts)
     assert not any("MLP of block 0" in text for text in texts)
+    nats = dataclasses.replace(report.inside, unit="log probability (nats)")
+    text, _ = components.sentences(nats, report.effects)[0]
+    assert "lowers the log probability of the right answer by 3 ± 0.1 nats" in text
     single = [effect("block_0/mlp", "patching", 3.0, math.nan, math.nan)]
     assert [row.is_decided for row in components.decide(single)] == [False]
     # The comparisons of training count in the correction.

@@ -40,8 +40,9 @@ def test_the_last_mlp_holds_the_noise():
         others = [v for (part, m), v in cut.items() if m == method and part != "block_1/mlp"]
         assert len(others) == 3 and min(others) > 0, method
     # The sentence on this part states that methods disagree.
-    texts = [text for text, _ in components.sentences(found, components.decide(found.effects))]
-    (text,) = [text for text in texts if text.startswith("The MLP of block 1")]
+    effects = [effect for effect in found.effects if effect.part == "block_1/mlp"]
+    ((text, _),) = components.sentences(found, components.decide(effects))
+    assert text.startswith("The MLP of block 1, replaced by its mean, lowers")
     assert "; rank 1 % has the other sign: -0." in text
 
 
