@@ -9,7 +9,7 @@ import functools
 import importlib.util
 import inspect
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -228,7 +228,7 @@ def _parse_value(name: str, text: str, old: Any) -> Any:
         kind = type(old[0]) if old else None
         if kind is float:
             items = tuple(float(i) if type(i) is int else i for i in items)
-        if value is None or (kind and not all(type(item) is kind for item in items)):
+        if value is None or (kind and not all(_is_like(item, old) for item in items)):
             example = f"such as {','.join(map(str, old))}" if kind is float else f"such as {old}"
             raise _wrong_value(name, f"a sequence {example}", text)
         return tuple(items)
@@ -241,6 +241,24 @@ def _parse_value(name: str, text: str, old: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     raise _wrong_value(name, f"a number such as {old}", text)
+
+
+def _is_like(item: Any, examples: Sequence[Any], is_record: bool = True) -> bool:
+    """Returns whether an item of a sequence has the form of one of the items before.
+
+    An item with numbers is a record: each place has a meaning, so the length is checked. Names,
+    such as a layer's heads, and sequences inside a record may be more or fewer.
+    """
+    if not isinstance(item, tuple | list):
+        kinds = set(map(type, examples))
+        return type(item) in kinds or (type(item) is int and float in kinds)
+    is_free = not is_record or all(isinstance(entry, str) for entry in item)
+    return any(
+        all(_is_like(entry, example, is_record=False) for entry in item)
+        and (is_free or len(item) == len(example))
+        for example in examples
+        if isinstance(example, tuple | list)
+    )
 
 
 def _check_magnitude(value: Any) -> Any:

@@ -56,7 +56,7 @@ def measure_speed(
     round. `products` is Standard's FLOPs of matrix products over the variant's: the relative speed
     if a step did nothing else.
     """
-    check_speed(models, rules, vocab, steps)
+    check_speed(models, rules, vocab, length, steps)
     settings = TrainSettings(
         batch_size=batch_size, steps=steps, log_every=steps, eval_every=0, loss_chunk=loss_chunk
     )
@@ -85,9 +85,9 @@ def measure_speed(
 
 
 def check_speed(
-    models: Mapping[str, Any], rules: Mapping[str, Any], vocab: int, steps: int
+    models: Mapping[str, Any], rules: Mapping[str, Any], vocab: int, length: int, steps: int
 ) -> None:
-    """Raises unless models and rules match and the sizes allow a measurement."""
+    """Raises unless models and rules match, can be built, and the sizes allow a measurement."""
     if not models or models.keys() != rules.keys():
         raise UserError(
             f"figure.models and figure.rules must name the same variants, got {[*models]} and "
@@ -105,6 +105,11 @@ def check_speed(
             f"{vocab}."
         )
     check_range("figure.steps", steps, 2)  # the first step compiles and is not measured
+    for name, fields in models.items():
+        try:
+            decoder(**fields, vocab_size=vocab, length=length)
+        except UserError as error:
+            raise UserError(f"figure.models.{name}: {error}") from None
 
 
 def draw_speed(arrays, models):

@@ -1,8 +1,10 @@
 """Configs on the command line: overrides, custom rules, broken configs and help."""
 
+import ast
 import json
 
 import pytest
+from ml_collections import ConfigDict
 
 from experiments.cli import flags
 from experiments.ledger.record import run_name
@@ -54,6 +56,31 @@ def test_an_argument_of_a_config_cannot_be_overridden_as_a_field(tmp_path):
         with pytest.raises(UserError, match="after the colon of --config=FILE:context="):
             flags.override(config, name, "8")
     assert config.arguments.context == "16" and config.task.max_pairs == 16
+
+
+def test_nested_sequences_keep_their_form():
+    fields = {
+        "sizes": ((16, 1), (16, 4)),
+        "betas": ((1.0, 0.0),),
+        "panels": ((6, 0.02, (0.5, 1.0)),),
+        "design": (("uniform", "random", "random"), ("uniform", "random", "random")),
+    }
+    config = ConfigDict(fields | {"name": "", "recipe": "", "arguments": {}})
+    for name, text in {
+        "sizes": "((8,2),)",
+        "betas": "((1,0),(2.5,1))",
+        "panels": "((4,1.8,(1.0,)),)",
+        "design": "(('previous','random'),('uniform','random'))",
+    }.items():
+        assert flags.override(config, name, text) == ast.literal_eval(text)
+    for name, text in {
+        "sizes": "(('.*','frozen'),)",
+        "betas": "((1,0,2),)",
+        "panels": "((4,'x',(1.0,)),)",
+        "design": "((1,2),)",
+    }.items():
+        with pytest.raises(UserError, match="must be a sequence such as"):
+            flags.override(config, name, text)
 
 
 FROZEN_VALUES = "(('.*/value/.*', 'frozen'), ('.*', 'train'))"

@@ -12,6 +12,11 @@ from experiments.recipes import solve
 from jaxformer.core.errors import UserError
 
 TINY = "configs/text/speed.py:scale=tiny"
+SIZES = dict(mlp_width=64, width=16, layers=1, heads=2)
+NO_MIXERS = {
+    name: SIZES | {"mixer": "-1"}
+    for name in ("standard", "frozen_qk", "frozen_mlp", "mixit", "random")
+}
 
 
 def measured(**changed):
@@ -52,8 +57,7 @@ def test_speeds_are_compared_within_a_round_and_products_are_counted(monkeypatch
 
 @pytest.mark.slow  # the comparison of turns above is quick
 def test_the_training_loop_measures_a_turn():
-    kinds = dict(mlp_width=64, width=16, layers=1, heads=2)
-    fields = dict(kinds, vocab_size=128, length=16)
+    fields = dict(SIZES, vocab_size=128, length=16)
     rules = solve.setup(flags.load_with_overrides(TINY, {}))[1]["rules"]
     settings = speed.TrainSettings(batch_size=2, steps=8, log_every=8, eval_every=0)
     throughputs = {
@@ -73,6 +77,7 @@ def test_the_training_loop_measures_a_turn():
         ({"steps": 1}, "figure.steps"),
         ({"models": {}, "rules": {}}, "must name the same variants"),
         ({"models": {"mixit": {}}, "rules": {"mixit": []}}, "must have 'standard'"),
+        ({"models": NO_MIXERS}, "figure.models.*: unknown mixer"),
         ({"rules": {"standard": []}}, "must name the same variants"),
     ],
 )
