@@ -62,7 +62,7 @@ def with_inside(
     """
 
     def progress(done: int, steps: int) -> None:
-        if done == steps or done % max(steps // 4, 1) == 0:
+        if done == steps or done % max(steps // 10, 1) == 0:
             say(f"  inside: {done} of {steps}")
 
     options: dict[str, Any] = {"heads": heads, "initial": initial, "progress": progress}
