@@ -85,7 +85,8 @@ FREE = (
     *("task.triggers", "task.noise", "figure.source", "figure.revision"),
 )
 WORDS = ("float64", "fan_in", ".*", "train", "")
-NUMBERS_TOO = ("fan_in", "head")  # words that stand for a number, which may be given instead
+# Words that stand for a number, which may be given instead.
+NUMBERS_TOO = ("fan_in", "head", "spread", "token")
 
 
 class Seen(Exception):
