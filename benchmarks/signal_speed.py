@@ -38,7 +38,7 @@ def seconds(call, repeat: int) -> float:
 
 
 def scipy_self_overlap(s: float) -> float:
-    """T int du psi_2 psi_0^{T-1} with both averages by adaptive quadrature."""
+    """Returns T int du psi_2 psi_0^{T-1} with both averages by adaptive quadrature."""
     normal = lambda z: np.exp(-z * z / 2) / np.sqrt(2 * np.pi)  # noqa: E731
 
     def integrand(u):

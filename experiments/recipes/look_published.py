@@ -47,6 +47,8 @@ def print_tables(activations: Look, tokenizer: Any, target: str) -> None:
     """Prints what each block predicts after the prompt, and the heads with the strongest attention.
 
     Args:
+      activations: what `look` captured.
+      tokenizer: the model's tokenizer.
       target: a token whose probability and rank are printed, or "".
     """
     columns = ["block", "likeliest next token", "p"]

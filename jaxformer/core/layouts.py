@@ -57,7 +57,7 @@ def mesh_of(x: jax.Array) -> Any:
 
 
 def map_parts(function: Callable, *arrays: jax.Array) -> Any:
-    """Inside jit: applies a function of a batch to the part of the batch on each device.
+    """Applies a function of a batch to the part of the batch on each device, inside jit.
 
     A loop over positions then computes a share of each step on every device.
 
@@ -75,7 +75,7 @@ def map_parts(function: Callable, *arrays: jax.Array) -> Any:
 
 
 def map_examples(function: Callable, examples: Any, batch_size: int, mesh: Mesh | None) -> Any:
-    """Inside jit: maps a function over examples, `batch_size` at once, spread over the batch axes.
+    """Maps a function over examples inside jit, `batch_size` at once, spread over the batch axes.
 
     Args:
         function: a function of one example; its activations pass `shard_activation`.

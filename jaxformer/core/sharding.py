@@ -106,7 +106,7 @@ def _divisors(n: int, largest: int) -> list[int]:
 
 
 def over_members(function: Callable, mesh: Mesh, ins: tuple, outs: Any) -> Callable:
-    """Inside jit: maps a function of a population over the devices of the axis "members".
+    """Maps a function of a population over the devices of the axis "members", inside jit.
 
     Args:
         function: a function of trees whose leading axis counts members.
@@ -231,12 +231,12 @@ def copied(tree: Any) -> Any:
 
 
 def replicated(tree: Any, mesh: Mesh) -> Any:
-    """Inside jit: replicates arrays on every device."""
+    """Replicates arrays on every device, inside jit."""
     return jax.lax.with_sharding_constraint(tree, NamedSharding(mesh, P()))
 
 
 def shard_batch(batch: Any, mesh: Mesh) -> Any:
-    """Inside jit: splits (members, batch, ...) arrays along the members and the batch."""
+    """Splits (members, batch, ...) arrays along the members and the batch, inside jit."""
     return jax.lax.with_sharding_constraint(
         batch, NamedSharding(mesh, P(_members(mesh), BATCH_AXES))
     )

@@ -1,6 +1,6 @@
 """The answers that score prompts, and the score of each prompt.
 
-Shapes: B prompts, K scored positions, V vocabulary.
+Shape letters: see `jaxformer.interp`.
 """
 
 from typing import NamedTuple

@@ -10,8 +10,7 @@ A change in block l at token p affects later blocks only, and later tokens only 
 Such a change is computed from block l and token p on: earlier tokens are present as the keys and
 values of each block.
 
-Shapes: B batch, T tokens, N width, V vocabulary, L blocks, K read positions, R = C B rows of C
-cases.
+Shape letters: see `jaxformer.interp`.
 """
 
 import dataclasses

@@ -3,11 +3,11 @@
     logit_lens         the logits of each block's states, as if they were the last block's
     stream_logit_lens  the same, with the logits of one block in memory at a time
     attribution        the exact contribution of each head and MLP to a logit
-    qk, ov             the two maps of a head, N x N of rank K, as pairs of thin factors
+    qk, ov             the two maps of a head, N x N of rank D, as pairs of thin factors
     svd                the singular values and vectors of such a pair
     composition        how strongly a head reads the output of an earlier head
 
-Shapes: B batch, T tokens, N width, H heads, K head width, V vocabulary, S states.
+Shape letters: see `jaxformer.interp`; S states.
 
 (nostalgebraist 2020; Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits".)
 """
@@ -167,7 +167,7 @@ def _check_stream(model: Any, known: Any, writers: list[str]) -> None:
 
 
 class Factors(NamedTuple):
-    """The map left @ right.T of the residual stream, as two factors (N, K)."""
+    """The map left @ right.T of the residual stream, as two factors (N, D)."""
 
     left: jax.Array
     right: jax.Array
@@ -176,7 +176,7 @@ class Factors(NamedTuple):
 def qk(model: Any, params: Any, block: int, head: int) -> Factors:
     """Returns W_Q W_K^T of a head.
 
-    x_q (W_Q W_K^T) x_k^T is its score, without rotary positions and the factor 1/sqrt(K).
+    x_q (W_Q W_K^T) x_k^T is its score, without rotary positions and the factor 1/sqrt(D).
 
     Args:
         model: a model with activation addresses.
@@ -185,7 +185,7 @@ def qk(model: Any, params: Any, block: int, head: int) -> Factors:
         head: the number of the head.
 
     Returns:
-        The factors W_Q and W_K, each (N, K).
+        The factors W_Q and W_K, each (N, D).
     """
     return Factors(
         _head(model, params, block, "query", head), _head(model, params, block, "key", head)
@@ -199,15 +199,15 @@ def ov(model: Any, params: Any, block: int, head: int) -> Factors:
         model, params, block, head: as in `qk`.
 
     Returns:
-        The factors W_V, (N, K), and W_O^T, (N, K).
+        The factors W_V, (N, D), and W_O^T, (N, D).
     """
-    value_NxK = _head(model, params, block, "value", head)
+    value_NxD = _head(model, params, block, "value", head)
     kernel = _kernel(params, block, "out")
-    return Factors(value_NxK, kernel.reshape(_heads(model), -1, kernel.shape[-1])[head].T)
+    return Factors(value_NxD, kernel.reshape(_heads(model), -1, kernel.shape[-1])[head].T)
 
 
 def svd(factors: Factors) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns (u (N, K), s (K,), v (N, K)) of left @ right.T; no N x N matrix is formed."""
+    """Returns (u (N, D), s (D,), v (N, D)) of left @ right.T; no N x N matrix is formed."""
     ql, rl = jnp.linalg.qr(factors.left)
     qr, rr = jnp.linalg.qr(factors.right)
     u, s, vt = jnp.linalg.svd(rl @ rr.T)
@@ -252,7 +252,7 @@ def norm(factors: Factors) -> jax.Array:
 
 
 def _head(model: Any, params: Any, block: int, name: str, head: int) -> jax.Array:
-    """Returns the weights (N, K) of a head; grouped queries share those of their keys."""
+    """Returns the weights (N, D) of a head; grouped queries share those of their keys."""
     heads = _heads(model)
     if not 0 <= head < heads:
         raise UserError(f"block_{block} has the heads 0 to {heads - 1}, got {head}.")

@@ -1,7 +1,7 @@
 """Numbers that summarise hidden states and attention maps.
 
 Pure functions of captured arrays (B, ...). Most return (B,), the mean over heads and tokens.
-Shapes: B batch, T tokens, H heads, N width, X = B T.
+Shape letters: see `jaxformer.interp`; X = B T.
 """
 
 import jax

@@ -31,5 +31,5 @@ def wait_for_lock(file: Any) -> None:
 
 
 def refuse_links(name: str, flags: int) -> int:
-    """An opener for `open` that fails on links, which could lead to the file of another user."""
+    """Opens a file for `open`; fails on links, which could lead to the file of another user."""
     return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)

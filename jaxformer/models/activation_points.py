@@ -163,6 +163,8 @@ def tap(module: Any, name: str, value: jax.Array, plotted: bool = False) -> jax.
 
     Args:
       module: the Linen module that computes the activation.
+      name: the last part of the address, such as "weights".
+      value: the activation.
       plotted: whether flax's mutable=["intermediates"] keeps it without a request.
 
     Returns:

@@ -27,6 +27,8 @@ def rotary(
     """Applies rotary positions: the pair (x_k, x_{k+D/2}) rotates by t * base^(-2k/D).
 
     Args:
+      x_BxTxHxD: queries or keys.
+      base: the base of the angles' frequencies.
       start: the position t of the first token.
       width: the number of leading dimensions of a head that rotate; by default all D.
 
@@ -44,6 +46,7 @@ def rotate(x_BxTxHxD: jax.Array, angles_Txk: jax.Array, scale: float = 1.0) -> j
     """Rotates the pairs (x_k, x_{k+D/2}) of token t by angles_tk.
 
     Args:
+      x_BxTxHxD: queries or keys.
       angles_Txk: (T, D/2), or (B, T, D/2) with other positions in each example. Fewer than D/2
         angles rotate the first dimensions of a head and leave the rest.
       scale: a factor of cos and sin.
@@ -69,6 +72,8 @@ def attention_scores(
     """Returns a_ts = scale q_t . k_s, (B, H, T, S).
 
     Args:
+      q_BxTxHxD: the queries.
+      k_BxSxHxD: the keys.
       accumulate: the dtype of the scores; by default that of the queries.
       scale: by default 1/sqrt(D).
     """
@@ -113,7 +118,11 @@ def mixing_matrix(
     visible entries. Row 0 is then (1, 0, .., 0), and a shorter sequence may use A[:, :T, :T].
 
     Args:
+      key: the random key of W.
+      heads: the number of heads H.
+      length: the number of tokens T.
       std: the standard deviation of W, one number or one for each head.
+      causal: whether W is lower triangular.
       identity: whether to add I; without it rows sum to 0 and row 0 of a causal A is 0.
 
     Returns:
@@ -146,6 +155,7 @@ def mixing_without_padding(
     """Returns A with zeros at padding, (B, H, T, T), each row centred again.
 
     Args:
+      mix_HxTxT: the matrix A of `mixing_matrix`.
       real_BxT: booleans, false at padding.
       total: the sum of each row, 1 with the identity and 0 without it.
     """
@@ -161,12 +171,14 @@ def mixing_std(
     """Returns the standard deviation of W for each head, (H,).
 
     Args:
+      key: the random key, used by "spread" only.
       scale: a number, or one of these, with width N, length T and head width D = N/H:
         "theory": 1/sqrt(N T). The covariance SDE has the variance 1/(N T), misprinted in the
           paper as 1/sqrt(N T).
         "head": 1/sqrt(D T).
         "spread": a draw for each head from U[1/sqrt(D T), 1/sqrt(T)], as in the authors' code.
         "token": 1/sqrt(T), as in their code where branches are scaled by the depth.
+      heads, length, width: H, T and N.
     """
     low, high = (width // heads * length) ** -0.5, length**-0.5
     if scale == "spread":

@@ -121,6 +121,8 @@ class AttentionPaths(nn.Module):
         """Computes f layer by layer.
 
         Args:
+          tokens_BxTxn: the tokens, real vectors of dimension n.
+          positions: must be None; the model returns one number for each sequence.
           maps: Omega^(l) of each layer, (B, H_l, S, T), in place of those of queries and keys.
           kept: 0/1 arrays (H_l,) of the heads to keep; a layer's sum is scaled by #kept^(-1/2).
         """

@@ -33,6 +33,7 @@ def append(module: nn.Module, name: str, new_BxTx: jax.Array, length: int) -> tu
     """Appends the new tokens' keys or values to the cache.
 
     Args:
+      module: the module whose collection "cache" has the array.
       name: the name of the cached array.
       new_BxTx: (B, T, ..), of the new tokens.
       length: the number of tokens that the cache has room for.

@@ -56,6 +56,7 @@ def pooled(h_BxTxN: jax.Array, real_BxT: jax.Array, pool: str) -> jax.Array:
     """Returns the pooled states, (B, 1, N); those of the first token if a text is all padding.
 
     Args:
+      h_BxTxN: the last states.
       real_BxT: booleans, false at padding.
       pool: one of POOLS.
     """

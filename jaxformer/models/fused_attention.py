@@ -33,6 +33,9 @@ def fused_attention(
     """Returns softmax(q k^T / sqrt(D)) v, (B, T, H, D).
 
     Args:
+      q_BxTxHxD: the queries.
+      k_BxSxHxD: the keys.
+      v_BxSxHxD: the values.
       mask_BxHxTxS: booleans that broadcast against the scores, true where a query sees a key.
       causal: whether a query sees keys up to its own position only; it needs no mask.
     """

@@ -152,6 +152,8 @@ def softmax_attention(
 
     Args:
       module: the attention module, whose addresses the activations get.
+      q_BxTxHxD: the queries.
+      k_BxSxGxD, v_BxSxGxD: the keys and values; H/G heads share each.
       mask: booleans that broadcast against (B, H, T, S), true where a query sees a key.
       accumulate: the dtype of the scores; by default that of the queries.
       scale: the factor of q.k; by default 1/sqrt(D).
@@ -208,8 +210,11 @@ def mlp(
 
     Args:
       module: the MLP module, whose addresses the activations get.
+      x_BxTxN: the states.
       dense: applies the linear map (x, features, name); the names are gate, in and out.
       hidden: the hidden width M.
+      phi: the activation.
+      gated: whether W_gate multiplies.
     """
     if gated:
         gate_BxTxM = tap(module, "preactivation", dense(x_BxTxN, hidden, "gate"))
@@ -225,9 +230,13 @@ class Norm(nn.Module):
     """RMSNorm, or LayerNorm if `centred`: y = x / sqrt(mean(x^2) + eps) gain + bias.
 
     Args:
+      eps: added to the mean square.
       centred: whether the mean of x is subtracted first.
       has_gain: whether y is multiplied by `gain_offset` plus the parameter `scale`.
       has_bias: whether the parameter `bias` is added.
+      gain_offset: a constant of the gain; 1 where `scale` is stored as a difference from 1.
+      dtype: the dtype of y; None is the default float type of JAX.
+      param_dtype: the dtype of the parameters; None is the default float type of JAX.
       statistics_dtype: the dtype of all sums and products; by default that of `scale`.
     """
 

@@ -91,7 +91,9 @@ def check_logits(logits: jax.Array, targets: tuple[int, ...], vocab_size: int) -
     Without this check, logits (B, T, V) would broadcast against targets (B, 1) to a wrong loss.
 
     Args:
+      logits: the output of the model.
       targets: the shape (B, K) of the targets.
+      vocab_size: the expected number of logits of a row.
     """
     expected = (*targets, vocab_size) if vocab_size else targets[:1]
     if logits.shape == expected:

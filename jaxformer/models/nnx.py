@@ -34,7 +34,7 @@ class FromNNX:
 
     @cached_property
     def _abstract(self) -> tuple[Any, nnx.State]:
-        """(graph, shapes of the parameters); raises if there is any other state."""
+        """Returns (graph, shapes of the parameters); raises if there is any other state."""
         module = nnx.eval_shape(self._make)
         if not isinstance(module, nnx.Module):
             raise UserError(f"{self.name} must return an NNX module, got {type(module).__name__}.")

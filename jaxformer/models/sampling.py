@@ -16,6 +16,7 @@ def draw(
     """Returns one token for each row, (B,); NOT_FINITE where a logit is NaN or infinite.
 
     Args:
+      logits_BxV: the logits of the next token.
       key: the random key.
       temperature: the divisor of the logits.
       top_p: the total probability of the tokens to draw from, as in `nucleus`.

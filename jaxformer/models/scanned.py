@@ -24,7 +24,11 @@ def scan_blocks(
     """Applies block_0 to block_{n-1} of `module`, each as block(x, *more).
 
     Args:
+      module: the network, whose parameters have the blocks.
       block: a block without a parent module.
+      n_blocks: the number n of blocks.
+      x_BxTxN: the states before block_0.
+      more: further arguments of every block.
       remat: further arguments of jax.checkpoint if blocks are recomputed, else None.
 
     Returns:

@@ -89,7 +89,7 @@ def _json_object(path: Path) -> dict[str, Any]:
 
 
 def _encoder(f: ConfigFields, length: int | None) -> Reading:
-    """BERT and similar: tokens, positions and types of equal variance, then a LayerNorm."""
+    """Reads BERT and similar: tokens, positions and types of equal variance, then a LayerNorm."""
     reason = "the recursion has no positions in the scores"
     f.require("position_embedding_type", "absolute", reason=reason)
     reason = "sinusoidal positions of neighbours are correlated"
@@ -200,7 +200,7 @@ def _vit(f: ConfigFields, length: int | None) -> Reading:
 
 
 def _t5(f: ConfigFields, length: int | None) -> Reading:
-    """The encoder of T5, which scales each matrix by its fan-in and does not scale the scores."""
+    """Reads the encoder of T5: matrices scale with their fan-in, and scores are not scaled."""
     factor, width = f.number("initializer_factor", default=1.0), f.count("d_model")
     heads, head_width = f.count("num_heads"), f.count("d_kv")
     mlp_width = f.count("d_ff")

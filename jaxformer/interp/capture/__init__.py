@@ -10,8 +10,7 @@
 work inside jit, grad and vmap. Results are in the order of computation. JAX sorts the keys of what
 leaves a function under jit (block_10 before block_2); `in_order` restores the order.
 
-Shapes: B batch, T tokens (query positions), S key positions, N width of the residual stream,
-H heads, K head width, V vocabulary, C cases of a patching experiment.
+Shape letters: see `jaxformer.interp`.
 """
 
 from jaxformer.interp.capture.edits import at, mean, plus, resample, zero

@@ -23,6 +23,7 @@ class SharedScoreInputs:
     """The masks, angles and biases of a forward pass; each one is computed once.
 
     Args:
+      spec: the numbers of the model.
       seen_BxS: booleans, true at slots with a real token.
       start: the slot of the first new token.
       position_BxT: the positions of the new tokens.
@@ -54,6 +55,7 @@ def visible(seen_BxS: jax.Array, start: Any, T: int, window: int, causal: bool =
     Each token attends to itself, so that rows of padding have finite weights.
 
     Args:
+      spec: the numbers of the model.
       seen_BxS: booleans, true at slots with a real token.
       start: the slot of the first of the T tokens.
       T: the number of tokens.

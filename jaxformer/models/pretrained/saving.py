@@ -40,6 +40,7 @@ def save_folder(
 
     Args:
       folder: a new or empty folder, or the folder of a model, which is replaced.
+      model: a published network, as `load_folder` returns it.
       params: all parameters of the model. Sharded parameters are gathered one after another. All
         processes of a job call this function, and process 0 writes.
       config: the content of config.json.
