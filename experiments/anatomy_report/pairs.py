@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.papers.associations.next_token import first_token
+from experiments.papers.associations.next_token import first_token, tab_separated
 from jaxformer.core.errors import UserError, check_range, one_line
 from jaxformer.core.settings import DataSettings
 from jaxformer.tasks.language import NextToken
@@ -22,7 +22,6 @@ from jaxformer.tasks.task import Batch, Task
 
 NO_ANSWER = -1
 COLUMNS = "clean, corrupted, right, wrong"
-MAX_FILE_BYTES = 10**7
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,19 +165,9 @@ def _partners(inputs: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _lines(file: Path) -> list[tuple[int, list[str]]]:
-    """Returns (line number, columns) of each line that is not empty."""
-    if not file.is_file():
-        raise UserError(f"no file {str(file)!r}; expected a line '{COLUMNS}' for each pair.")
-    if file.stat().st_size > MAX_FILE_BYTES:
-        raise UserError(f"{file} has more than {MAX_FILE_BYTES:,} bytes: it is no list of pairs.")
-    try:
-        lines = file.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError:
-        raise UserError(f"{file} is no text in UTF-8.") from None
+    """Returns (line number, columns) of each pair of prompts."""
     numbered = [
-        (number, [column.strip() for column in line.split("\t")])
-        for number, line in enumerate(lines, 1)
-        if line.strip()
+        (number, [column.strip() for column in columns]) for number, columns in tab_separated(file)
     ]
     for number, columns in numbered:
         if len(columns) not in (3, 4) or not all(columns):
@@ -186,8 +175,6 @@ def _lines(file: Path) -> list[tuple[int, list[str]]]:
                 f"{file}, line {number}: expected {COLUMNS} with tabs between them, got "
                 f"{len(columns)} columns."
             )
-    if not numbered:
-        raise UserError(f"{file} has no pairs.")
     return numbered
 
 

@@ -186,7 +186,7 @@ def test_bad_pairs_end_with_one_line(tmp_path, planted, pairs):
         ([("1 2", "1 3", "2", "2")], "begin with the same token; the score would be 0"),
         ([("1 2", "1 3")], "line 1: expected clean, corrupted, right, wrong with tabs"),
         ([good, good[:3]], "some lines have a wrong answer"),
-        ([], "has no pairs"),
+        ([], "has no prompt"),
     ):
         with pytest.raises(UserError, match=message):
             read(*lines)

@@ -59,6 +59,16 @@ def join(parts: Iterable[tuple[int, np.ndarray]]) -> np.ndarray:
 
 def read_prompts(file: Path) -> list[tuple[str, str]]:
     """Reads (prompt, target) pairs from a text file with a line "PROMPT, tab, TARGET" for each."""
+    pairs = []
+    for number, columns in tab_separated(file):
+        if len(columns) != 2 or not all(map(str.strip, columns)):
+            raise UserError(f"{file}, line {number}: expected prompt, tab, target.")
+        pairs.append((columns[0], columns[1]))
+    return pairs
+
+
+def tab_separated(file: Path) -> list[tuple[int, list[str]]]:
+    """Returns (line number, columns) of each line of a text file that is not empty."""
     if not file.is_file():
         raise UserError(f"no file {str(file)!r}; expected one with a line for each prompt.")
     if file.stat().st_size > MAX_FILE_BYTES:
@@ -67,17 +77,10 @@ def read_prompts(file: Path) -> list[tuple[str, str]]:
         lines = file.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError:
         raise UserError(f"{file} is no text in UTF-8.") from None
-    pairs = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        prompt, tab, target = line.partition("\t")
-        if not tab or "\t" in target or not prompt.strip() or not target.strip():
-            raise UserError(f"{file}, line {number}: expected prompt, tab, target.")
-        pairs.append((prompt, target))
-    if not pairs:
+    numbered = [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line.strip()]
+    if not numbered:
         raise UserError(f"{file} has no prompt.")
-    return pairs
+    return numbered
 
 
 def encode(tokenizer: Any, prompts: Sequence[str], targets: Sequence[str] = ()) -> PromptBatch:
