@@ -5,6 +5,7 @@ tokens="" is the packaged chain, whose two classes are written forwards and back
 
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +13,11 @@ import numpy as np
 
 from jaxformer.core.errors import UserError
 from jaxformer.data.tokens import Tokens
-from jaxformer.tasks import word_regression
 from jaxformer.tasks.language import PreparedText
 from jaxformer.tasks.task import TRAIN, VALIDATION, Batch, most_frequent
+
+if TYPE_CHECKING:
+    from jaxformer.tasks.word_regression import WordRegression
 
 MAX_BAG_OF_WORDS_DOCUMENTS = 20_000
 
@@ -101,8 +104,10 @@ class DocumentClass(PreparedText):
 
 
 @cache
-def regression(task: DocumentClass) -> word_regression.WordRegression:
+def regression(task: DocumentClass) -> "WordRegression":
     """Returns the regression on the words that a model sees, the first `window` tokens."""
+    from jaxformer.tasks import word_regression  # imports parts of SciPy, a quarter of a second
+
     parts = [task.documents_of(part, MAX_BAG_OF_WORDS_DOCUMENTS) for part in (TRAIN, VALIDATION)]
     train, validation = ((task.texts(tokens), labels) for tokens, labels in parts)
     return word_regression.fit(train, validation, task.answers)
