@@ -27,7 +27,7 @@ def effects_text(effects: Sequence[DecidedEffect], most: int = 12) -> str:
     decided = sorted(
         (row for row in effects if row.is_decided), key=lambda row: -abs(row.effect.value)
     )
-    rows = [("component", "method", "change of the score")]
+    rows = [("component", "method", "helps the score by")]
     rows += [
         (e.part, e.method, f"{e.value:+.3g} ± {e.half_width:.2g}")
         for e in (row.effect for row in decided[:most])
