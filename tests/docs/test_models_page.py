@@ -2,6 +2,9 @@
 
 import contextlib
 import io
+import shlex
+import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
@@ -25,13 +28,23 @@ def run_and_compare(blocks):
     names, n_compared = {}, 0
     for block in blocks:
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(compile(block.text, block.place, "exec"), names)
+            if block.language == "python":
+                exec(compile(block.text, block.place, "exec"), names)
+            else:
+                run_commands(block.text)
         following = BLOCKS[BLOCKS.index(block) + 1]
         if following.language == "text":
             shown = [plain(line, False) for line in following.text.splitlines()]
             assert [plain(line, False) for line in printed.getvalue().splitlines()] == shown
             n_compared += 1
     return n_compared
+
+
+def run_commands(lines):
+    for line in lines.splitlines():
+        python, script, *arguments = shlex.split(line)
+        assert python == "python"
+        subprocess.run([sys.executable, ROOT / script, *arguments], check=True, capture_output=True)
 
 
 def pictures(folder):
@@ -57,6 +70,7 @@ def test_the_walk_on_smollm2_prints_what_the_page_shows(tmp_path, monkeypatch):
     assert pictures(tmp_path) == {
         "smollm2_attention.png",
         "smollm2_patch.png",
+        *("attention.png", "lens.png"),  # of look.py
     }
     for name in ("smollm2_attention.png", "smollm2_patch.png"):
         assert (ROOT / "docs" / name).exists()
