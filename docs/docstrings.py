@@ -58,13 +58,13 @@ def _entries(body: list[str]) -> list[str]:
 
 def _fields(cls: type) -> list[str]:
     """Returns a definition list of the fields of a dataclass with their comments."""
-    said = comments(cls)
+    texts = comments(cls)
     made = ["", ":Fields:"]
     for field in dataclasses.fields(cls):
         if field.name.startswith("_"):
             continue
         default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
-        text = _prose(said.get(field.name, "")) or "\\ "
+        text = _prose(texts.get(field.name, "")) or "\\ "
         made += [f"{INDENT}``{field.name}{default}``", f"{INDENT * 2}{text}"]
     return [*made, ""] if len(made) > 2 else []
 

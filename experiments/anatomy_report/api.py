@@ -81,9 +81,9 @@ def anatomy(
     Raises:
       UserError: an argument is wrong, or the network does not learn the task.
     """
-    say = print if progress else lambda line: None
+    write_line = print if progress else lambda line: None
     if prompts is not None:
-        return examination.of_model(str(source), prompts, say, heads)
+        return examination.of_model(str(source), prompts, write_line, heads)
     folder = None if isinstance(source, Task) or not Path(source).is_dir() else source
     if isinstance(source, Task):
         what = subject.of_task(source, model, **options)
@@ -103,7 +103,7 @@ def anatomy(
         margin=margin,
         folder=None if workdir is None else Path(workdir),
         run=folder,
-        say=say,
+        write_line=write_line,
     )
     return report
 
@@ -118,7 +118,7 @@ def examine_training(
     margin: float,
     folder: Path | None,
     run: str | Path | None = None,
-    say: Callable[[str], None],
+    write_line: Callable[[str], None],
     processes: int = 1,
     make_subject: Callable[[], Subject] | None = None,
     in_jobs: Callable[[Study, Interrupt], TrainAll] | None = None,
@@ -130,7 +130,7 @@ def examine_training(
       methods, by_layer, seeds, budget, margin: as in `anatomy`.
       folder: of the trained members.
       run: the run whose network is examined; None examines the network that was trained here.
-      say: prints a line.
+      write_line: prints a line.
       processes: trainings at once. More than one need `make_subject`.
       make_subject: returns the subject in another process.
       in_jobs: returns a function that trains members in the jobs of a cluster; None trains here.
@@ -151,9 +151,11 @@ def examine_training(
     ]
     store = Store(folder and members_folder(folder, what))
     progress = Study(what, variants, store, seeds, margin)
-    say(plan_line(what, progress, budget))
+    write_line(plan_line(what, progress, budget))
     if seeds == 1:
-        say("note: one seed has no interval, so that nothing can be decided; give --seeds=3.")
+        write_line(
+            "note: one seed has no interval, so that nothing can be decided; give --seeds=3."
+        )
 
     times: list[float] = []
     is_table_shown = progress.has_first_table
@@ -165,15 +167,15 @@ def examine_training(
         note = "" if trained.diverged_at is None else f", diverged at step {trained.diverged_at}"
         seconds = f"{trained.seconds:.0f} s"
         result = f"{progress.metric} {score.mean:.4g} ({rate}, {seconds}{note})"
-        say(f"  {member.variant.name}: {result}")
+        write_line(f"  {member.variant.name}: {result}")
         times.append(trained.seconds)
         # The first training of a process includes compilation.
         if in_jobs is None and len(times) == processes + 1:
             left = max(progress.minimum() - len(progress.store.members), 0) * times[-1]
-            say(f"  first verdicts on all parts in about {duration(left / processes)}")
+            write_line(f"  first verdicts on all parts in about {duration(left / processes)}")
         if not is_table_shown and progress.has_first_table:
             is_table_shown = True
-            say(f"\nwith one seed, which decides nothing:\n{text_table(progress.table())}\n")
+            write_line(f"\nwith one seed, which decides nothing:\n{text_table(progress.table())}\n")
 
     with contextlib.ExitStack() as stack:
         train_all = None
@@ -193,14 +195,14 @@ def examine_training(
         raise KeyboardInterrupt
     table = progress.table()
     if not is_complete or not table.is_decided:
-        say(stop_line(progress, stopped, is_complete, folder))
+        write_line(stop_line(progress, stopped, is_complete, folder))
     params = None if stopped else progress.whole_params()
     report = report_of(progress, params)
-    return (report if stopped else examined(report, progress, run, say)), stopped
+    return (report if stopped else examined(report, progress, run, write_line)), stopped
 
 
 def examined(
-    report: Report, progress: Study, run: str | Path | None, say: Callable[[str], None]
+    report: Report, progress: Study, run: str | Path | None, write_line: Callable[[str], None]
 ) -> Report:
     """Returns the report with the effects inside the network, if they can be measured."""
     network = progress.subject.network
@@ -217,9 +219,9 @@ def examined(
         pairs = pairs_of_batch(network.data.heldout().test)
         if isinstance(network.task, NextToken):
             pairs = with_texts(pairs, network.task)
-        return examination.with_inside(report, model, params, pairs, say, initial)
+        return examination.with_inside(report, model, params, pairs, write_line, initial)
     except UserError as error:
-        say(f"note: the trained network was not examined: {error}")
+        write_line(f"note: the trained network was not examined: {error}")
         return report
 
 

@@ -15,14 +15,14 @@ MAX_HEADS = 4  # whose attention is drawn
 
 
 def of_model(
-    source: str | Path, prompts: str | Path, say: Callable[[str], None], heads: bool = True
+    source: str | Path, prompts: str | Path, write_line: Callable[[str], None], heads: bool = True
 ) -> Report:
     """Returns the report of a published model on pairs of prompts.
 
     Args:
       source: a folder, a GGUF file, "package:NAME" or a name on the hub.
       prompts: a file with lines of clean, corrupted, right and wrong, separated by tabs.
-      say: prints a line.
+      write_line: prints a line.
       heads: whether each head is measured, besides attention and MLP.
     """
     from jaxformer.models.pretrained import text
@@ -34,10 +34,10 @@ def of_model(
         raise UserError(f"{source} is no published model.")
     model, params, _ = loading.load(source)
     pairs = read_pairs(prompts, text.tokenizer_of(folder, model.spec.vocab_size))
-    say(f"{source}: {len(pairs)} pairs of prompts, {model.spec.layers} blocks")
+    write_line(f"{source}: {len(pairs)} pairs of prompts, {model.spec.layers} blocks")
     settings = {"layers": model.spec.layers}
     report = Report(str(source), settings=settings)
-    return with_inside(report, model, params, pairs, say, heads=heads)
+    return with_inside(report, model, params, pairs, write_line, heads=heads)
 
 
 def with_inside(
@@ -45,7 +45,7 @@ def with_inside(
     model: Any,
     params: Any,
     pairs: PromptPairs,
-    say: Callable[[str], None],
+    write_line: Callable[[str], None],
     initial: Any = None,
     heads: bool = True,
 ) -> Report:
@@ -56,14 +56,14 @@ def with_inside(
       model: the model.
       params: its parameters.
       pairs: clean and corrupted prompts.
-      say: prints a line.
+      write_line: prints a line.
       initial: the parameters before training.
       heads: whether each head is measured, besides attention and MLP.
     """
 
     def progress(done: int, steps: int) -> None:
         if done == steps or done % max(steps // 10, 1) == 0:
-            say(f"  inside: {done} of {steps}")
+            write_line(f"  inside: {done} of {steps}")
 
     options: dict[str, Any] = {"heads": heads, "initial": initial, "progress": progress}
     found = inside.examine(model, params, pairs, **options)

@@ -15,7 +15,7 @@ def test_help_is_a_manual_with_every_flag(capsys):
         printed = capsys.readouterr().out
         for action in generate.parser_of(module).flags:
             flag = generate.name_of(action)
-            if not generate.said_of(flag, generate.manual_of(module), action.help):
+            if not generate.manual_lines(flag, generate.manual_of(module), action.help):
                 missing.append(f"{name}: {flag} is not described")
             if flag != "--help" and flag not in printed:
                 missing.append(f"{name}: {flag} is not printed")

@@ -39,9 +39,9 @@ WRITES = {
 def test_a_full_disk_is_one_line_and_nothing_is_lost(tmp_path, ask, name, room):
     command, words = WRITES[name]
     (tmp_path / "old.html").write_text("of the user")
-    code, said = ask(command, [word.format(out=tmp_path) for word in words], room)
-    lines = [line for line in said.splitlines() if line.startswith("error: ")]
-    assert code == 2 and len(lines) == 1 and "Traceback" not in said, said
+    code, output = ask(command, [word.format(out=tmp_path) for word in words], room)
+    lines = [line for line in output.splitlines() if line.startswith("error: ")]
+    assert code == 2 and len(lines) == 1 and "Traceback" not in output, output
     assert str(tmp_path) in lines[0], "the line names the file"
     assert (tmp_path / "old.html").read_text() == "of the user"
     left = [f for f in tmp_path.iterdir() if f.name.startswith(".")]

@@ -164,7 +164,7 @@ def with_word(around: list[str]) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory):
-    """(command, words, room) -> (exit code, what it said), by a process that imported them all."""
+    """Returns (command, words, room) -> (code, output), by a process that imported them all."""
     folder = tmp_path_factory.mktemp("asked")
     tiny.save("gpt2", folder / "gpt2", tiny.TEXTS)
     (folder / "p.txt").write_text("Madrid is located in\tSpain\n")
@@ -174,11 +174,11 @@ def ask(tmp_path_factory):
     with subprocess.Popen(words, cwd=folder, env=environment, **pipes) as server:
 
         def answer(command: str, words: list[str], room: int = 0) -> tuple[int, str]:
-            asked = json.dumps([command, words, str(folder / "said.txt"), room])
+            asked = json.dumps([command, words, str(folder / "output.txt"), room])
             server.stdin.write(f"{asked}\n")  # type: ignore[union-attr]
             server.stdin.flush()  # type: ignore[union-attr]
             code = int(server.stdout.readline())  # type: ignore[union-attr]
-            return code, (folder / "said.txt").read_text(errors="replace")
+            return code, (folder / "output.txt").read_text(errors="replace")
 
         yield answer
         server.stdin.close()  # type: ignore[union-attr]
@@ -188,13 +188,13 @@ def test_every_bad_input_is_one_line(ask, monkeypatch):
     chosen, wrong = inputs(monkeypatch), []
     print(f"HOSTILE_SEED={SEED}: {len(chosen)} inputs")
     for command, words, field, old, value in chosen:
-        code, said = ask(command, words)
-        lines = said.strip().splitlines()
+        code, output = ask(command, words)
+        lines = output.strip().splitlines()
         errors = [line for line in lines if line.startswith("error: ")]
         is_refused = code == 2 and len(errors) == 1
         # 1: report --check on pages that differ.
-        if "Traceback" in said or not (is_refused or code in (0, 1)):
-            wrong.append(f"{command} {words!r:.200}: code {code}, {said[-300:]!r}")
+        if "Traceback" in output or not (is_refused or code in (0, 1)):
+            wrong.append(f"{command} {words!r:.200}: code {code}, {output[-300:]!r}")
         elif field and code == 0 and field not in FREE and not is_sensible(old, value):
             wrong.append(f"{command} {words!r:.200}: nonsense is accepted")
     kept = Path(flags.ROOT / "README.md")

@@ -58,8 +58,8 @@ def end(processes):
 
 def lines(error):
     """Returns the lines of stderr without those of a run without errors."""
-    said = ("step ", "stopping after", "Gloo", "[Gloo]")
-    return [line for line in error.splitlines() if line and not line.startswith(said)]
+    expected = ("step ", "stopping after", "Gloo", "[Gloo]")
+    return [line for line in error.splitlines() if line and not line.startswith(expected)]
 
 
 @pytest.mark.parametrize("who", [0, 1])
@@ -91,9 +91,9 @@ def test_a_failed_process_ends_the_other(tmp_path, who, error):
     processes = start(tmp_path / "run", *LONG, program=program)
     try:
         since = time.monotonic() + 120  # the start is in it
-        own, said = processes[who].communicate(timeout=150), time.monotonic()
-        code, other = ends(processes[1 - who], said)
-        assert since > said
+        own, ended = processes[who].communicate(timeout=150), time.monotonic()
+        code, other = ends(processes[1 - who], ended)
+        assert since > ended
         assert code == 3 and len(lines(other)) == 1 and lines(other)[0].startswith(OURS), other
         assert processes[who].returncode in (1, 2)
         if error.startswith(("OSError", "UserError")):

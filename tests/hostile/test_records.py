@@ -18,7 +18,7 @@ from tests.experiments import made_up
 pytestmark = pytest.mark.hostile
 
 
-def said(**changed):
+def edited(**changed):
     """The record with other fields."""
     return lambda folder: write_json(folder / "a.json", made_up.RECORDS["a"] | changed)
 
@@ -51,53 +51,56 @@ KINDS = {
     "a folder": lambda folder: (folder / "a.json").mkdir(),
     "a link to nothing": lambda folder: (folder / "a.json").symlink_to(folder / "nothing"),
     "a link to a device": lambda folder: (folder / "a.json").symlink_to("/dev/zero"),
-    "another schema": said(schema=99),
-    "config {}": said(config={}),
-    "config without scale": said(config={"name": "x", "arguments": {}}),
-    "config with numbers": said(config={"name": 5, "arguments": ARGUMENTS}),
-    "task a list": said(config=made_up.RECORDS["a"]["config"] | {"task": [1]}),
-    "task without a name": said(config=made_up.RECORDS["a"]["config"] | {"task": {"name": []}}),
-    "labels a list": said(config=made_up.RECORDS["a"]["config"] | {"optim": {"labels": [1]}}),
-    "seconds {}": said(seconds={}),
-    "seconds in words": said(seconds={"compile": "soon", "run": 1}),
-    "commit 5": said(environment={"commit": 5}),
-    "versions a list": said(environment={"versions": [1]}),
-    "no metrics": said(metrics=[]),
-    "a bare number": said(metrics={"accuracy": 0.5}),
-    "a number of 400 digits": said(metrics={"accuracy": MEAN | {"mean": 10**400}}),
-    "members of numbers": said(members=[1]),
-    "a member without a rate": said(members=[{"chosen": True}], seeds=["0"]),
-    "a rate in words": said(members=[{"chosen": True, "learning_rate": "fast"}]),
-    "baselines in words": said(baselines={"guess": "half"}),
-    "steps in words": said(steps="many"),
-    "out of its folder": said(config_hash="x/../../precious"),
-    "edited": said(sum="0" * 12),
-    "a config elsewhere": said(config_file="/elsewhere/evil.py:scale=small"),
-    "overrides of nothing": said(overrides={"no.field": [[[[1]]]]}),
-    "overrides nested": said(overrides={"partition": "(" * 3000}),
+    "another schema": edited(schema=99),
+    "config {}": edited(config={}),
+    "config without scale": edited(config={"name": "x", "arguments": {}}),
+    "config with numbers": edited(config={"name": 5, "arguments": ARGUMENTS}),
+    "task a list": edited(config=made_up.RECORDS["a"]["config"] | {"task": [1]}),
+    "task without a name": edited(config=made_up.RECORDS["a"]["config"] | {"task": {"name": []}}),
+    "labels a list": edited(config=made_up.RECORDS["a"]["config"] | {"optim": {"labels": [1]}}),
+    "seconds {}": edited(seconds={}),
+    "seconds in words": edited(seconds={"compile": "soon", "run": 1}),
+    "commit 5": edited(environment={"commit": 5}),
+    "versions a list": edited(environment={"versions": [1]}),
+    "no metrics": edited(metrics=[]),
+    "a bare number": edited(metrics={"accuracy": 0.5}),
+    "a number of 400 digits": edited(metrics={"accuracy": MEAN | {"mean": 10**400}}),
+    "members of numbers": edited(members=[1]),
+    "a member without a rate": edited(members=[{"chosen": True}], seeds=["0"]),
+    "a rate in words": edited(members=[{"chosen": True, "learning_rate": "fast"}]),
+    "baselines in words": edited(baselines={"guess": "half"}),
+    "steps in words": edited(steps="many"),
+    "out of its folder": edited(config_hash="x/../../precious"),
+    "edited": edited(sum="0" * 12),
+    "a config elsewhere": edited(config_file="/elsewhere/evil.py:scale=small"),
+    "overrides of nothing": edited(overrides={"no.field": [[[[1]]]]}),
+    "overrides nested": edited(overrides={"partition": "(" * 3000}),
     "curves not UTF-8": lambda folder: (
-        said()(folder),
+        edited()(folder),
         raw(b"\xff\xfe", "a.curves.csv")(folder),
     ),
     "curves in words": lambda folder: (
-        said()(folder),
+        edited()(folder),
         raw(b"step,split,metric,m\n1,training,loss,x\n", "a.curves.csv")(folder),
     ),
     "curves of nan": lambda folder: (
-        said()(folder),
+        edited()(folder),
         raw(b"step,split,metric,m\n1,training,loss,nan\n", "a.curves.csv")(folder),
     ),
-    "a huge picture": lambda folder: (said()(folder), raw(picture(60000, 60000), "a.png")(folder)),
-    "no pixels": lambda folder: (said()(folder), raw(picture(0, 0), "a.png")(folder)),
+    "a huge picture": lambda folder: (
+        edited()(folder),
+        raw(picture(60000, 60000), "a.png")(folder),
+    ),
+    "no pixels": lambda folder: (edited()(folder), raw(picture(0, 0), "a.png")(folder)),
     "a picture without pixels": lambda folder: (
-        said()(folder),
+        edited()(folder),
         raw(picture(9, 9), "a.png")(folder),
     ),
     "a flipped bit": lambda folder: (
-        said()(folder),
+        edited()(folder),
         raw(PNG[:5000] + bytes([PNG[5000] ^ 1]) + PNG[5001:], "a.png")(folder),
     ),
-    "numbers not UTF-8": lambda folder: (said()(folder), raw(b"\xff", "a.csv")(folder)),
+    "numbers not UTF-8": lambda folder: (edited()(folder), raw(b"\xff", "a.csv")(folder)),
 }
 
 

@@ -163,7 +163,7 @@ def test_devices_that_jax_does_not_find_are_one_line(capsys, monkeypatch):
         has_a_bug([])
 
 
-# What prints goes on when nobody reads; a full disk behind stdout is said.
+# What prints goes on when nobody reads; a full disk behind stdout is reported.
 PRINTS = """
 import sys
 from jaxformer.runtime.command_line import command
@@ -178,20 +178,20 @@ sys.exit(main([]))
 
 
 @pytest.mark.parametrize(
-    "shell, code, said",
+    "shell, code, stderr",
     [
         ("{} | head -1", 0, "worked\n"),
         ("{} >&-", 0, "worked\n"),
         ("{} >/dev/full", 2, "worked\nerror: cannot print: No space left on device.\n"),
     ],
 )
-def test_a_command_ends_well_if_its_output_is_not_read(shell, code, said):
+def test_a_command_ends_well_if_its_output_is_not_read(shell, code, stderr):
     arguments = shell.format(f"{shlex.quote(sys.executable)} -c {shlex.quote(PRINTS)}")
     shown = ["bash", "-o", "pipefail", "-c", arguments]
     root = str(Path(__file__).parents[2])
     environment = os.environ | {"PYTHONPATH": root}
     done = subprocess.run(shown, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (code, said)
+    assert (done.returncode, done.stderr) == (code, stderr)
 
 
 @pytest.mark.parametrize(

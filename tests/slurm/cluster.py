@@ -83,9 +83,9 @@ class Cluster:
             "RealMemory=1000 State=UNKNOWN"
             for name, port in zip(self.names, ports[1:])
         ]
-        said = {"host": host, "user": getpass.getuser(), "folder": folder, "ports": ports}
+        settings = {"host": host, "user": getpass.getuser(), "folder": folder, "ports": ports}
         (folder / "state").mkdir()
-        config = CONFIG.format(nodes="\n".join(lines), most=most, **said)
+        config = CONFIG.format(nodes="\n".join(lines), most=most, **settings)
         (folder / "slurm.conf").write_text(config)
         (folder / "munge.key").write_bytes(os.urandom(128))
         (folder / "munge.key").chmod(0o600)

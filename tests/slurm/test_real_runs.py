@@ -69,8 +69,8 @@ def test_two_nodes_are_one_run(python, cluster, options, tmp_path):
     arguments = tiny("--config.devices.data=1", "--config.devices.fsdp=2")
     arguments += ["--grid=model.layers=1,2", f"--workdir={tmp_path}/two"]
     nodes = options("nodes = 2\ncpus = 1\n")
-    code, said = python(SWEEP, *arguments, "--executor=slurm", nodes)
-    assert code == 0, said + "".join(f.read_text() for f in tmp_path.glob("two/**/*.out"))
+    code, output = python(SWEEP, *arguments, "--executor=slurm", nodes)
+    assert code == 0, output + "".join(f.read_text() for f in tmp_path.glob("two/**/*.out"))
     for file in tmp_path.glob("two/*/result.json"):
         assert json.loads(file.read_text())["environment"]["devices"] == 2
     code, text = python(SWEEP, *arguments, "--status")
@@ -116,8 +116,8 @@ def test_a_batch_script_without_srun_runs_alone(python, cluster, tmp_path):
         env=python.environment,
         timeout=PATIENCE,
     )
-    said = (tmp_path / "out").read_text()
-    assert done.returncode == 0 and "Traceback" not in said, said
+    output = (tmp_path / "out").read_text()
+    assert done.returncode == 0 and "Traceback" not in output, output
     assert (tmp_path / "run/result.json").exists()
 
 
@@ -132,10 +132,10 @@ def test_a_batch_script_without_srun_runs_alone(python, cluster, tmp_path):
 )
 def test_what_the_cluster_lacks_is_one_line(lines, message, python, options, tmp_path):
     arguments = [*tiny(), "--grid=model.layers=1,2", f"--workdir={tmp_path}/sweep"]
-    code, said = python(SWEEP, *arguments, "--executor=slurm", options(lines))
-    error = [line for line in said.splitlines() if line.startswith("error: ")]
-    assert code == 2 and len(error) == 1 and message in error[0], said
-    assert "Traceback" not in said and "sbatch: error" not in said
+    code, output = python(SWEEP, *arguments, "--executor=slurm", options(lines))
+    error = [line for line in output.splitlines() if line.startswith("error: ")]
+    assert code == 2 and len(error) == 1 and message in error[0], output
+    assert "Traceback" not in output and "sbatch: error" not in output
 
 
 def test_a_full_queue_is_one_line(python, tmp_path, options):
@@ -144,8 +144,8 @@ def test_a_full_queue_is_one_line(python, tmp_path, options):
         python.environment = python.environment | {"SLURM_CONF": str(small.folder / "slurm.conf")}
         grid = "--grid=model.layers=1,2,3,4,5,6"
         arguments = [*tiny(), grid, f"--workdir={tmp_path}/sweep", "--executor=slurm", options()]
-        code, said = python(SWEEP, *arguments)
-    assert code == 2 and "error: Slurm does not accept the jobs: " in said, said
+        code, output = python(SWEEP, *arguments)
+    assert code == 2 and "error: Slurm does not accept the jobs: " in output, output
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root hides a folder from a process")
@@ -161,8 +161,8 @@ def test_a_folder_that_the_nodes_do_not_share_is_noticed(python, cluster, option
         cluster.daemons[name] = subprocess.Popen(arguments, env=cluster.environment)
     try:
         arguments = [*tiny(), "--grid=model.layers=1,2", f"--workdir={room}", "--executor=slurm"]
-        code, said = python(SWEEP, *arguments, options())
-        assert code == 1 and said.count("is it a folder that all nodes share?") == 4, said
+        code, output = python(SWEEP, *arguments, options())
+        assert code == 1 and output.count("is it a folder that all nodes share?") == 4, output
     finally:
         for name in cluster.names:
             cluster.daemons[name].terminate()

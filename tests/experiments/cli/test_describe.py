@@ -8,14 +8,14 @@ from experiments.recipes import train
 
 
 @pytest.mark.parametrize(
-    "config, said",
+    "config, legend",
     [
         ("configs/mixit/retrieval.py:variant=frozen_qk,scale=tiny", "frozen_qk"),
         ("configs/associations/recall.py:scale=tiny", "associations/recall"),
     ],
 )
-def test_a_legend_names_the_variant(config, said):
-    assert train.label(flags.load_config(config)) == said
+def test_a_legend_names_the_variant(config, legend):
+    assert train.label(flags.load_config(config)) == legend
 
 
 def test_a_title_names_the_arguments_of_the_config():

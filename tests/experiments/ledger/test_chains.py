@@ -116,11 +116,11 @@ def test_sampled_points_without_diagnostics_have_no_known_error(folder):
         rows, _ = judged(folder)
         return next(f for row in rows for f in row.findings if f.text == rule)
 
-    said = json.loads(file.read_text())
+    record = json.loads(file.read_text())
     rewrite(file, diagnostics={})
     assert finding().verdict == OPEN
-    close = dict(said["metrics"][metric], sem=1e-4)
-    rewrite(file, metrics=said["metrics"] | {metric: close})
+    close = dict(record["metrics"][metric], sem=1e-4)
+    rewrite(file, metrics=record["metrics"] | {metric: close})
     assert finding().verdict == OPEN
     rewrite(file, diagnostics={"N=10, dataset 0": {"r_hat": 1.0}})
     assert finding().verdict != OPEN
