@@ -15,12 +15,23 @@ The package's modules are imported on first use, so that `import jaxformer` is q
 
 import importlib
 import sys
+import warnings
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
 
 if sys.platform == "win32":
     raise ImportError("jaxformer runs on Linux and macOS. On Windows, use WSL.")
+
+import resource  # absent on Windows
+
+_address_space = resource.getrlimit(resource.RLIMIT_AS)[0]
+if 0 <= _address_space < 2e9:
+    warnings.warn(
+        f"ulimit -v allows {_address_space / 1e9:.1f} GB of address space. JAX needs about 2 GB: "
+        "with less it may abort without a message.",
+        stacklevel=2,
+    )
 
 if TYPE_CHECKING:
     from experiments.anatomy_report.api import anatomy

@@ -1,6 +1,7 @@
 """The command `jaxformer`: its programs, short config names and tab completion."""
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -41,6 +42,18 @@ def test_importing_on_windows_is_one_line(monkeypatch):
     source = (ROOT / "jaxformer/__init__.py").read_text()
     with pytest.raises(ImportError, match="runs on Linux and macOS"):
         exec(compile(source, "jaxformer", "exec"), {"__name__": "jaxformer"})
+
+
+@pytest.mark.parametrize(
+    ("limit", "warns"), [(1_300_000_000, True), (4 * 10**9, False), (-1, False)]
+)
+def test_too_little_address_space_is_one_warning(monkeypatch, recwarn, limit, warns):
+    """JAX with less memory ends with std::bad_alloc, which Python cannot catch."""
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (limit, limit))
+    source = (ROOT / "jaxformer/__init__.py").read_text()
+    exec(compile(source, "jaxformer", "exec"), {"__name__": "jaxformer"})
+    messages = [str(warning.message) for warning in recwarn]
+    assert [m.split(".")[0] for m in messages] == ["ulimit -v allows 1"] * warns, messages
 
 
 def test_the_first_word_is_a_config_or_a_task(monkeypatch):
