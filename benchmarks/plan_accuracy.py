@@ -3,8 +3,9 @@
     python benchmarks/plan_accuracy.py [CPU_DEVICES]
 
 Memory is how much the process grows from before the arrays of a step exist until its end. It holds
-the arguments, the results and all temporary arrays. FLOPs are those of the products in the compiled
-program. Each config runs in a separate process.
+the arguments, the results and all temporary arrays, and 15 to 30 MB of the runtime, which a plan
+leaves out: batches are chosen so large that arrays prevail. FLOPs are those of the products in the
+compiled program. Each config runs in a separate process.
 """
 
 import json
@@ -18,9 +19,12 @@ import time
 from pathlib import Path
 
 CONFIGS = {
-    "retrieval": ("mixit/retrieval.py:variant=standard,scale=small", {"train.batch_size": "1024"}),
-    "k-hop": ("mixit/hops.py:variant=frozen_qk,scale=small", {"train.batch_size": "256"}),
-    "memorisation": ("mixit/memorization.py:variant=standard,scale=small", {}),
+    "retrieval": ("mixit/retrieval.py:variant=standard,scale=small", {"train.batch_size": "2048"}),
+    "k-hop": ("mixit/hops.py:variant=frozen_qk,scale=small", {"train.batch_size": "512"}),
+    "memorisation": (
+        "mixit/memorization.py:variant=standard,scale=small",
+        {"train.batch_size": "8192"},
+    ),
     "Dyck-1": ("mixit/dyck.py:variant=standard,scale=small", {"train.batch_size": "512"}),
     "wide retrieval": (
         "mixit/retrieval.py:variant=standard,scale=small",
@@ -32,7 +36,7 @@ MEASURED_STEPS = 5
 
 
 def main(devices: str = "1") -> None:
-    print("config           peak: plan, measured  FLOPs: plan, compiled  step: bound, measured")
+    print("config           peak: plan, measured  FLOPs: plan, compiled  step: plan, measured")
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": devices}
     for name in CONFIGS:
         command = [sys.executable, __file__, devices, name]

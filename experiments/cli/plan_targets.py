@@ -69,7 +69,7 @@ def print_plans(plans: Sequence[Plan]) -> None:
     if len(plans) == 1:
         print(plans[0])
         return
-    header = ("target", "mesh", "peak", "free", "FLOPs", "sent", "at least", "bound", "compiled")
+    header = ("target", "mesh", "peak", "free", "FLOPs", "sent", "step", "bound", "compiled")
     rows = [header, *(_row(plan) for plan in plans)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

@@ -231,6 +231,15 @@ def test_eight_virtual_devices_exchange_what_the_mesh_says():
     assert result.arguments == (64 // 8 * 32 + 3 * 32 // 4 * 32) * 4
 
 
+def test_a_cpu_adds_the_times_that_an_accelerator_overlaps():
+    """One core cannot move memory while it multiplies; a card does both at once."""
+    seconds = {"compute": 0.2, "memory": 0.3, "links": 0.05}
+    common = dict(mesh={}, fits=True, capacity=0, seconds=seconds)
+    cpu, card = plan.Plan("cpu:8", **common), plan.Plan("h100:8", **common)
+    assert cpu.step_seconds == pytest.approx(0.55) and "a step takes about 0.55 s" in str(cpu)
+    assert card.step_seconds == 0.3 and "a step takes at least 0.3 s (memory)" in str(card)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "package"),

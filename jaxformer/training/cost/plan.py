@@ -33,8 +33,18 @@ class Plan:
 
     @property
     def step_seconds(self) -> float:
-        """The lower bound of the time of a step."""
-        return max((self.seconds or {"compute": math.nan}).values())
+        """The time of a step: a lower bound for an accelerator, an estimate for a CPU.
+
+        An accelerator may compute, move memory and communicate at the same time. A CPU does one
+        after the other.
+        """
+        combine = sum if self.is_cpu else max
+        return combine((self.seconds or {"compute": math.nan}).values())
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the target is this machine's CPU."""
+        return self.target.startswith("cpu")
 
     @property
     def bound(self) -> str:
@@ -87,7 +97,8 @@ class Plan:
             if not self.exchanges:
                 lines.append("communication: none")
             times = ", ".join(f"{name} {value:.3g} s" for name, value in self.seconds.items())
-            lines.append(f"a step takes at least {self.step_seconds:.3g} s ({self.bound}): {times}")
+            how = "about" if self.is_cpu else "at least"
+            lines.append(f"a step takes {how} {self.step_seconds:.3g} s ({self.bound}): {times}")
         lines.append(f"compiled in {self.compile_seconds:.0f} s")
         return "\n".join(lines)
 

@@ -1,10 +1,11 @@
-"""A lower bound of the time of a step, from the rates of an accelerator.
+"""The time of a step, from the rates of an accelerator or a CPU.
 
     compute   FLOPs / peak rate        matrix products
     memory    bytes / bandwidth        reads and writes of device memory
     links     bytes / bandwidth        exchanges between devices
 
-A step takes at least the longest of the three, even if all of them overlap.
+An accelerator takes at least the longest of the three, even if all of them overlap. A CPU takes
+about their sum.
 """
 
 from collections.abc import Iterable, Mapping
