@@ -203,7 +203,7 @@ def _open_as_writer(workdir: Workdir, config: Mapping[str, Any]) -> Iterator[Non
             raise UserError(
                 f"the workdir {workdir.path} has files but no config.json; choose an empty folder."
             )
-        _write_environment(workdir)
+        _write_environment(workdir, is_finished="result.json" in files)
         yield
 
 
@@ -245,11 +245,16 @@ def _lock(lock, workdir: Workdir) -> None:
         lock.flush()
 
 
-def _write_environment(workdir: Workdir) -> None:
-    """Writes env.json, and warns if the run began in another environment."""
+def _write_environment(workdir: Workdir, is_finished: bool) -> None:
+    """Writes env.json, and warns if the run began in another environment.
+
+    A finished run keeps the environment that made its numbers.
+    """
     now = environment()
     try:
         before = workdir.read("env.json") if (workdir / "env.json").exists() else now
+        if is_finished and before is not now:
+            return
     except UserError as error:
         print(f"warning: {error} It is written again.", file=sys.stderr)
         before = now

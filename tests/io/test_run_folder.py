@@ -119,6 +119,7 @@ def test_an_odd_environment_is_written_again(run, capsys):
 
 def test_other_flags_of_xla_are_reported_when_a_run_resumes(run, capsys, monkeypatch):
     folder, _ = run
+    (folder / "result.json").unlink()
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
     with open_workdir(folder, CONFIG):
         pass
@@ -126,6 +127,16 @@ def test_other_flags_of_xla_are_reported_when_a_run_resumes(run, capsys, monkeyp
     with open_workdir(folder, CONFIG):
         pass
     assert "warning" not in capsys.readouterr().err
+
+
+def test_a_finished_run_keeps_the_environment_of_its_numbers(run, capsys, monkeypatch):
+    """A record of a run that is only opened again must not name another commit or other flags."""
+    folder, _ = run
+    before = (folder / "env.json").read_bytes()
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
+    with open_workdir(folder, CONFIG):
+        pass
+    assert (folder / "env.json").read_bytes() == before and not capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
