@@ -14,6 +14,7 @@ import numpy as np
 
 from experiments.papers import plots
 from experiments.papers.outcome import Outcome
+from experiments.papers.two_failure_modes.random_encoder import random_encoder
 from jaxformer.models.encoder import EncoderSpec
 from jaxformer.models.layers import rms_normalise
 from jaxformer.models.transformer import TransformerBlock
@@ -57,20 +58,7 @@ def measure_gradients(
     keys_S = jax.vmap(jax.random.key)(np.arange(seed, seed + n_seeds))
     outcome = Outcome()
     for name, (beta, alpha_sa) in regimes.items():
-        spec = EncoderSpec(
-            vocab_size=0,
-            length=length,
-            width=width,
-            layers=layers,
-            heads=heads,
-            beta=beta,
-            alpha_sa=alpha_sa,
-            sigma_v2=sigma2,
-            sigma_w2=sigma2,
-            sigma_b2=sigma_b2,
-            dtype=jnp.float32,
-            param_dtype=jnp.float32,
-        )
+        spec = random_encoder(length, width, layers, heads, beta, alpha_sa, sigma2, sigma_b2)
         measured: Any = jax.tree.map(lambda x: np.asarray(x, float), _gradients(keys_S, spec))
         stream_SxL = np.log10(measured.stream_L / measured.output[:, None])
         queries_keys_S, values_S = (

@@ -15,6 +15,7 @@ import numpy as np
 from experiments.papers import plots
 from experiments.papers.outcome import Outcome
 from experiments.papers.two_failure_modes.lengths import crossing_std
+from experiments.papers.two_failure_modes.random_encoder import random_encoder
 from jaxformer.models.encoder import EncoderSpec
 from jaxformer.models.layers import rms_normalise
 from jaxformer.models.transformer import TransformerBlock
@@ -63,20 +64,7 @@ def measure_weight_laws(
             crossing_betas(keys_S, length, head_width, n_heads, LAWS[law]),
         )
     for layers, beta, alpha_sa in panels:
-        spec = EncoderSpec(
-            vocab_size=0,
-            length=tokens,
-            width=width,
-            layers=layers,
-            heads=1,
-            beta=beta,
-            alpha_sa=alpha_sa,
-            sigma_v2=sigma2,
-            sigma_w2=sigma2,
-            sigma_b2=sigma_b2,
-            dtype=jnp.float32,
-            param_dtype=jnp.float32,
-        )
+        spec = random_encoder(tokens, width, layers, 1, beta, alpha_sa, sigma2, sigma_b2)
         for law, function in LAWS.items():
             cosine_SxL = deep_cosines(keys_S, spec, function)
             outcome.arrays[f"cosine_by_layer/{layers}/{law}"] = cosine_SxL
