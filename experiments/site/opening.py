@@ -165,7 +165,7 @@ def opening(shown: list[Opening], drawn: Collection[str] = ()) -> list[str]:
         about = " · ".join([f"{escape(card.item)} {chip}", *links, *made])
         source = f"{escape(card.paper.title)}, {with_papers(card.paper.source)}"
         parts.append(
-            f'<li><p class="from">{source}</p><p class="said">{text}</p>'
+            f'<li><p class="from">{source}</p><p class="sentence">{text}</p>'
             f'<p class="small">{about}</p>{card.chart}</li>'
         )
     return [*parts, "</ol></section>"]

@@ -16,12 +16,12 @@
       const { paper, kind, words } = form.elements;
       const asked = words.value.toLowerCase().split(/\s+/).filter(Boolean);
       let count = 0;
-      for (const { row, paper: of, words: said } of rows) {
+      for (const { row, paper: of, words: text } of rows) {
         row.hidden = !(
           (!verdicts.length || verdicts.includes(row.dataset.verdict)) &&
           (!paper.value || of === paper.value) &&
           (!kind.value || row.dataset.kind === kind.value) &&
-          asked.every((word) => said.includes(word))
+          asked.every((word) => text.includes(word))
         );
         count += !row.hidden;
       }

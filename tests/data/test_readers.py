@@ -180,12 +180,14 @@ def test_shares_that_have_text_are_taken(tmp_path):
     assert len(reads) == 1
 
 
-@pytest.mark.parametrize("download, asked", [(False, 0), (True, 1)])
-def test_the_hub_is_asked_for_a_data_set_once_and_only_with_download(no_network, download, asked):
+@pytest.mark.parametrize("download, requests", [(False, 0), (True, 1)])
+def test_the_hub_is_queried_for_a_data_set_once_and_only_with_download(
+    no_network, download, requests
+):
     pytest.importorskip("huggingface_hub")
     with pytest.raises(UserError, match=r"is not on this machine .*use --files=FOLDER") as error:
         datasets.corpus("wikitext103", download=download)
-    assert asked <= len(no_network) <= 2 * asked and "\n" not in str(error.value)
+    assert requests <= len(no_network) <= 2 * requests and "\n" not in str(error.value)
 
 
 def test_a_line_without_an_end_is_refused_early(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from tests.docs.blocks import ROOT
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 TARGETS = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
-# Commands whose main is a script; that the file is there is all that is asked.
+# Commands whose main is a script; only the existence of the file is tested.
 SCRIPTS = ("benchmarks.", "tests.", "docs.", "http.")
 SHELL = ("source", "printf", "cd", "eval")
 
@@ -39,8 +39,8 @@ def check(line: str, monkeypatch) -> None:
     elif what == "make":
         assert {*rest} <= {*TARGETS}, f"the Makefile has no target {rest}"
     elif what == "pip":
-        asked = {name for found in re.findall(r"\[([\w,]+)\]", line) for name in found.split(",")}
-        assert rest[0] == "install" and asked <= {*EXTRAS}, f"no extra {asked - {*EXTRAS}}"
+        extras = {name for found in re.findall(r"\[([\w,]+)\]", line) for name in found.split(",")}
+        assert rest[0] == "install" and extras <= {*EXTRAS}, f"no extra {extras - {*EXTRAS}}"
     elif what == "cp":
         assert (ROOT / rest[0]).exists(), f"no file {rest[0]}"
     else:
@@ -92,10 +92,10 @@ def _python(argv: list[str], monkeypatch) -> None:
             assert code == 0 and "--help" in argv, "the flags are not understood"
 
 
-def _files(asked) -> None:
+def _files(arguments) -> None:
     """Checks that the config and the sweep file of some flags exist."""
-    config = str(getattr(asked, "config", "") or "")
+    config = str(getattr(arguments, "config", "") or "")
     if config.startswith("configs/"):
         flags.load_config(re.sub(r"\{(\w+)[^}]*\}", r"\1", config))
-    file = str(getattr(asked, "file", ""))
+    file = str(getattr(arguments, "file", ""))
     assert not file.startswith("configs/") or (ROOT / file).is_file(), f"no file {file}"

@@ -52,12 +52,12 @@ class FakeExecutor(pretended.FakeExecutor):
                 return
             cell = {"standard": A, "frozen_qk": B, "mixit": C}[arguments["variant"]]
             result = MINE[arguments["variant"]][: config["n_seeds"]]
-            mine = (
+            result = (
                 make_result(cell, result, arguments["scale"])
                 | identity
                 | {"overrides": job.overrides}
             )
-            write_json(folder / "result.json", mine)
+            write_json(folder / "result.json", result)
             yield Outcome(job, 0, 1.0, "")
 
 
@@ -165,7 +165,7 @@ def test_a_folder_without_again_is_refused(capsys):
     assert "--out is the folder of --again" in capsys.readouterr().err
 
 
-def pair(mine, recorded):
+def pair(rerun, recorded):
     """Returns the verdict on two runs of a metric, given as values of members or as a mean."""
 
     def as_record(values):
@@ -178,7 +178,7 @@ def pair(mine, recorded):
         return Record.from_json({**held, "config": record(A).config})
 
     result = compare_records.compare_metric(
-        "a", "accuracy", as_record(mine), as_record(recorded), None
+        "a", "accuracy", as_record(rerun), as_record(recorded), None
     )
     return result.verdict
 

@@ -136,12 +136,12 @@ def test_another_text_of_the_same_name_is_refused(trained, tmp_path, capsys, mon
     other.rename(before)
     capsys.readouterr()
     try:
-        for asked in (
+        for command in (
             lambda: generate([str(trained), "--prompt=line"]),
             lambda: export([str(trained), str(tmp_path / "llama")]),
             lambda: run(arguments),
         ):
-            assert asked() == 2
+            assert command() == 2
             error = capsys.readouterr().err.strip()
             assert "fingerprint" in error and "repare that text" in error and "\n" not in error
     finally:

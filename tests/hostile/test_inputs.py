@@ -165,7 +165,7 @@ def with_word(around: list[str]) -> list[list[str]]:
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory):
     """Returns (command, words, room) -> (code, output), by a process that imported them all."""
-    folder = tmp_path_factory.mktemp("asked")
+    folder = tmp_path_factory.mktemp("inputs")
     tiny.save("gpt2", folder / "gpt2", tiny.TEXTS)
     (folder / "p.txt").write_text("Madrid is located in\tSpain\n")
     words = [sys.executable, "-m", "tests.hostile.input_server", *COMMANDS, CONSOLE]
@@ -174,8 +174,8 @@ def ask(tmp_path_factory):
     with subprocess.Popen(words, cwd=folder, env=environment, **pipes) as server:
 
         def answer(command: str, words: list[str], room: int = 0) -> tuple[int, str]:
-            asked = json.dumps([command, words, str(folder / "output.txt"), room])
-            server.stdin.write(f"{asked}\n")  # type: ignore[union-attr]
+            request = json.dumps([command, words, str(folder / "output.txt"), room])
+            server.stdin.write(f"{request}\n")  # type: ignore[union-attr]
             server.stdin.flush()  # type: ignore[union-attr]
             code = int(server.stdout.readline())  # type: ignore[union-attr]
             return code, (folder / "output.txt").read_text(errors="replace")

@@ -33,10 +33,10 @@ def options(tmp_path):
     return write
 
 
-def same(mine: Path, alone: Path):
+def same(folder: Path, alone: Path):
     """Checks that rows and numbers are equal to the last bit."""
-    assert Workdir(mine).rows() == Workdir(alone).rows()
-    one, other = (Workdir(folder).read("result.json") for folder in (mine, alone))
+    assert Workdir(folder).rows() == Workdir(alone).rows()
+    one, other = (Workdir(path).read("result.json") for path in (folder, alone))
     for field in ("members", "metrics", "baselines", "steps", "config_hash"):
         assert one[field] == other[field]
 
@@ -150,7 +150,7 @@ def test_a_full_queue_is_one_line(python, tmp_path, options):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root hides a folder from a process")
 def test_a_folder_that_the_nodes_do_not_share_is_noticed(python, cluster, options, tmp_path):
-    room = tmp_path / "mine"
+    room = tmp_path / "folder"
     room.mkdir()
     for name in cluster.names:
         cluster.daemons[name].terminate()

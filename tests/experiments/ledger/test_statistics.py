@@ -98,11 +98,11 @@ def test_the_test_set_has_an_error_of_its_own_even_when_every_answer_is_right():
 
 
 def test_of_losses_on_the_same_examples_the_examples_cancel():
-    mine, other = sample(X, test=0.05), sample(Y, test=0.05)
-    assert difference(mine, other) == difference(sample(X), sample(Y))
+    sampled, other = sample(X, test=0.05), sample(Y, test=0.05)
+    assert difference(sampled, other) == difference(sample(X), sample(Y))
     right, wrong = sample(X, test=0.05, is_share=True), sample(Y, test=0.05, is_share=True)
-    assert difference(right, wrong).half > difference(mine, other).half
-    assert difference(mine, Number(0.9)).half > difference(sample(X), Number(0.9)).half
+    assert difference(right, wrong).half > difference(sampled, other).half
+    assert difference(sampled, Number(0.9)).half > difference(sample(X), Number(0.9)).half
 
 
 def test_only_the_members_of_the_chosen_rate_count():

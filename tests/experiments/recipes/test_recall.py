@@ -57,8 +57,8 @@ def test_finetuning_is_two_fits_with_probes(tmp_path, capsys):
     assert [member["diverged_at"] for member in result["members"]] == [None, 1]
     assert [member["chosen"] for member in result["members"]] == [True, False]
     for name in ("p_correct", "loss", "accuracy"):
-        mine, whole = result["members"][0]["metrics"][name], result["metrics"][name]
-        assert whole["n"] == 1 and whole["mean"] == mine["mean"]
+        member, whole = result["members"][0]["metrics"][name], result["metrics"][name]
+        assert whole["n"] == 1 and whole["mean"] == member["mean"]
     steps = [row["step"] for row in Workdir(tmp_path / "run").rows() if "probes" in row]
     # Every second of the first steps on either kind of data, here all.
     assert steps == [*range(0, 21, 2)]
@@ -183,13 +183,13 @@ def test_killed_in_either_fit_the_run_ends_as_if_it_had_not_been(tmp_path, inter
     assert main(arguments) == 0
     assert main([*arguments[:-1], f"--workdir={whole}"]) == 0
     assert Workdir(workdir).rows() == Workdir(whole).rows()
-    mine, other = (json.loads((d / "result.json").read_text()) for d in (workdir, whole))
+    resumed, reference = (json.loads((d / "result.json").read_text()) for d in (workdir, whole))
     for name in ("metrics", "members", "steps", "baselines"):
-        assert mine[name] == other[name]
-    with np.load(workdir / "arrays.npz") as mine, np.load(whole / "arrays.npz") as other:
-        assert mine.files == other.files
-        for name in mine.files:
-            np.testing.assert_array_equal(mine[name], other[name])
+        assert resumed[name] == reference[name]
+    with np.load(workdir / "arrays.npz") as resumed, np.load(whole / "arrays.npz") as reference:
+        assert resumed.files == reference.files
+        for name in resumed.files:
+            np.testing.assert_array_equal(resumed[name], reference[name])
 
 
 MISTAKES = [

@@ -53,8 +53,8 @@ BUTTONS = """
   const save = all("button.save").find((one) => one.dataset.file.endsWith(".csv"));
   save.click();
   while (!held.name) await later();
-  return {copied, wanted: pre.textContent, said: pre.previousElementSibling.textContent,
-    asked: save.dataset.file, name: held.name, text: await held.blob.text()};
+  return {copied, wanted: pre.textContent, label: pre.previousElementSibling.textContent,
+    requested: save.dataset.file, name: held.name, text: await held.blob.text()};
 """
 CARDS = """
   const flags = all(".flag"), marks = all("nav .mark");
@@ -67,10 +67,10 @@ WHY = """
   for (const why of all("details.why[data-rule]")) {
     const before = why.querySelectorAll("svg").length;
     for (const open of [true, false, true]) { why.open = open; await later(); }
-    const [asked, , interval] = [...why.querySelectorAll("path")].map((path) =>
+    const [requested, , interval] = [...why.querySelectorAll("path")].map((path) =>
       path.getAttribute("d").match(/-?[\\d.]+/g).map(Number));
     found.push({before, drawn: why.querySelectorAll("svg").length, verdict: why.className,
-      edges: [asked[0], asked[2]], interval: [interval[0], interval[2]],
+      edges: [requested[0], requested[2]], interval: [interval[0], interval[2]],
       colour: getComputedStyle(why.querySelector("circle")).fill});
   }
   return {found};
@@ -129,8 +129,8 @@ def test_a_finding_shows_the_figure_of_its_section(results, rows, tmp_path):
 
 def test_the_buttons_copy_a_command_and_save_a_table(made, rows, tmp_path):
     result = browser.ask(made, BUTTONS, tmp_path)
-    assert result["copied"] == result["wanted"] and result["said"] == "copied"
-    assert result["name"] == result["asked"]
+    assert result["copied"] == result["wanted"] and result["label"] == "copied"
+    assert result["name"] == result["requested"]
     assert result["text"] in {tables.as_csv(row) for row in rows}
 
 

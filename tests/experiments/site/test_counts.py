@@ -9,14 +9,14 @@ from tests.experiments import made_up
 
 
 def test_questions_beyond_the_papers_are_not_counted_with_the_claims(rows):
-    asked = [
+    own_questions = [
         row._replace(item=row.item._replace(flags=(OURS,))) if row.item.name == "Table 4" else row
         for row in rows
     ]
-    lead = summary.lead(asked, "made_up")
+    lead = summary.lead(own_questions, "made_up")
     assert "Held: Table 1;" in lead and lead.endswith("Our own questions: Table 4 (held).")
     assert "Table 4" not in lead.partition("Our own")[0]
-    for these, n in ((rows, len(rows)), (asked, len(rows) - 1)):
+    for these, n in ((rows, len(rows)), (own_questions, len(rows) - 1)):
         in_readme = results_pages.counts(these, "")[-1].partition(")")[2]
         on_the_page = overview.overview(these, {"made_up": made_up.PAPER})[2]
         assert sum(map(int, re.findall(r"\d+", in_readme))) == n

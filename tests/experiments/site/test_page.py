@@ -225,8 +225,8 @@ def test_every_number_names_its_record_and_commit(text, reader, results):
     assert not re.search(r'data-records?="results/[^"]*-[0-9a-f]{12}.json', text)
     # An error bar stands in no other element than those.
     body = "".join("".join(fragment) for tag, _, fragment in read.texts if tag == "body")
-    said = ["".join(fragment) for _, a, fragment in read.texts if a.get("class") == "said"]
-    shown = sum(w.count(" ± ") for w in (*marked, *said))
+    sentences = ["".join(fragment) for _, a, fragment in read.texts if a.get("class") == "sentence"]
+    shown = sum(w.count(" ± ") for w in (*marked, *sentences))
     assert body.count(" ± ") - body.count("mean ± ") == shown
 
 
