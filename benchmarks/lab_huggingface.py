@@ -9,7 +9,8 @@ torch.compile.
 
 Each side is a worker process. The two run their steps alternately, REPEATS times after a warm-up,
 and the table has the medians. It also has the losses after all steps: they agree if both sides do
-the same work.
+the same work. The share of the peak is that of the FLOPs of all matrix products, at the rate of one
+product of large square matrices in float32.
 
     all positions   the head computes logits at all positions; the loss scores the last one
                     (retrieval) or all of them (LM)
@@ -69,6 +70,14 @@ class Case(NamedTuple):
     def tokens(self) -> int:
         return self.batch * self.length
 
+    @property
+    def flops(self) -> float:
+        """FLOPs of the matrix products of a step: three times those of the forward pass."""
+        block = 4 * self.width**2 + 3 * self.width * 4 * self.width + 2 * self.length * self.width
+        head = self.width * self.vocab
+        positions = self.length if self.head_everywhere else self.scored
+        return 6.0 * self.batch * (self.length * self.layers * block + positions * head)
+
     def draw(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns the inputs and the targets of all batches, each (BATCHES, B, T)."""
         shape = (BATCHES, self.batch, self.length + 1)
@@ -79,6 +88,7 @@ class Case(NamedTuple):
 CASES = (
     Case("retrieval, all positions", 2, 4, 64, 61, 256, 1, True, 8),
     Case("retrieval, scored only", 2, 4, 64, 61, 256, 1, False, 8),
+    Case("retrieval, n = 512", 2, 8, 64, 61, 256, 1, True, 4, width=512),
     Case("LM, all positions", 4, 8, 8, 256, 8192, 256, True, 4),
     Case("LM, scored only", 4, 8, 8, 256, 8192, 64, False, 4),
     Case("retrieval, all, bfloat16", 2, 4, 64, 61, 256, 1, True, 8, half=True),
@@ -88,7 +98,10 @@ CASES = (
 
 def main() -> None:
     # Imported here, because the Python of the PyTorch side may lack jax.
+    import jax.numpy as jnp
+
     from jaxformer.runtime.environment import processor
+    from jaxformer.training.cost.flops import matmul_rate
 
     torch_python = os.environ.get("JAXFORMER_TORCH_PYTHON", sys.executable)
     probe = subprocess.run([torch_python, "-c", "import torch, transformers"], capture_output=True)
@@ -97,7 +110,9 @@ def main() -> None:
     sides = {"jaxformer": sys.executable}
     if not probe.returncode:
         sides["llama"] = torch_python
+    peak = matmul_rate(jnp.float32)
     print(f"{processor()}, {len(os.sched_getaffinity(0))} cores for both sides")
+    print(f"peak of one thread: {peak / 1e9:.0f} GFLOP/s in float32")
     print(f"CPU milliseconds per step, median of {REPEATS} (range), tokens per CPU second, loss")
     for case in CASES:
         with tempfile.TemporaryDirectory() as folder:
@@ -112,11 +127,18 @@ def main() -> None:
             print(
                 f"{case.name:26} {name:10} {1e3 * median(times):8.1f} ({1e3 * min(times):.1f} to "
                 f"{1e3 * max(times):.1f})  {case.tokens / median(times):7.0f} tokens/s  "
-                f"loss {workers[name].loss:.5f}"
+                f"{_share(case, median(times), peak)}loss {workers[name].loss:.5f}"
             )
         if len(measured) == 2:
             ratio = median(measured["llama"]) / median(measured["jaxformer"])
             print(f"{case.name:26} jaxformer is {ratio:.2f}x as fast", flush=True)
+
+
+def _share(case: Case, seconds: float, peak: float) -> str:
+    """Returns "64 % of the peak  "; empty for bfloat16, and where the two sides differ in work."""
+    if case.half or not case.head_everywhere:
+        return ""
+    return f"{case.flops / seconds / peak:.0%} of the peak  "
 
 
 class Worker:
