@@ -52,6 +52,7 @@ def _plan_in_process(config_file: str, overrides: Mapping[str, str], target: Tar
     command = [sys.executable, "-m", MODULE, target.name, config_file, *fields]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, **target.environment(), "PYTHONPATH": path}
+    environment["JAX_TRACEBACK_FILTERING"] = "off"  # the last line is the error, not advice
     process = subprocess.run(command, capture_output=True, text=True, env=environment)
     lines = process.stdout.splitlines()
     if process.returncode == INPUT_ERROR_CODE and lines:

@@ -139,6 +139,11 @@ class DiskFeed:
             raise UserError("rows on disk cannot be read inside jit: give the feed to loop.fit.")
         return self.batch(self._load(int(step), 1), step)
 
+    def batch_shapes(self) -> Batch:
+        """Returns the shapes of a batch; rows are neither read nor put on the devices."""
+        rows = jax.ShapeDtypeStruct((1, *self.shape), self.kind)
+        return jax.eval_shape(lambda rows: self.batch(rows, 0), rows)
+
     def steps_left(self, step: int) -> int:
         """Returns the number of steps that the current rows still serve."""
         return self.steps_per_read - step % self.steps_per_read

@@ -12,6 +12,7 @@ from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.models.decoder import decoder
 from jaxformer.tasks.language import NextToken
 from jaxformer.tasks.source import make_source
+from jaxformer.training.cost import memory
 from jaxformer.training.loop import fit
 from jaxformer.training.population import population
 from jaxformer.training.setup import make_setup
@@ -54,6 +55,14 @@ def test_a_feed_gives_the_batches_of_the_steps(monkeypatch):
     first, second = (np.asarray(feed(step).inputs) for step in (0, 1))
     assert (first[0] == first[2]).all() and (first[0] != first[1]).any()  # seeds, not rates
     assert (first != second).any()
+
+
+def test_shapes_of_a_batch_need_no_rows(monkeypatch):
+    """A plan for an accelerator that is absent cannot put rows on its devices."""
+    batch = jax.tree.map(lambda x: (x.shape, x.dtype), SETUP.batch_at(NO_FINGERPRINTS)(0))
+    monkeypatch.setattr("jaxformer.tasks.disk.DiskFeed._load", lambda *_: pytest.fail("was read"))
+    shapes = jax.tree.map(lambda x: (x.shape, x.dtype), memory.batch_shapes(SETUP))
+    assert shapes == batch
 
 
 def test_stopping_anywhere_changes_no_bit(monkeypatch):

@@ -255,6 +255,17 @@ def test_accelerators_that_are_absent_compile_a_tiny_config(name, package, capfd
     assert "a step takes at least" in out
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "package"), [("v5e:2x2", "libtpu"), ("h100:2", "jax_cuda12_plugin")]
+)
+def test_prepared_text_is_planned_for_accelerators_that_are_absent(name, package, capfd):
+    if not find_spec(package):
+        pytest.skip(f"needs the compiler of {name}: pip install {package}")
+    assert main(["--config=configs/text/lm.py:scale=tiny", "--dry-run", f"--target={name}"]) == 0
+    assert "all-reduce along data" in capfd.readouterr().out
+
+
 def test_the_memory_of_arguments_is_that_of_the_arrays(monkeypatch):
     """A plan counts the bytes that a run puts on a device: state and batch."""
     monkeypatch.setattr(compile_plan.roofline, "measured_cpu", lambda n: SLOW_LINKS)

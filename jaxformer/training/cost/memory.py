@@ -16,6 +16,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import MAX_EXAMPLES
 from jaxformer.core.text_format import byte_size
+from jaxformer.tasks.disk import DiskFeed, OnDisk
 from jaxformer.tasks.source import Data, Source
 from jaxformer.tasks.task import Batch
 from jaxformer.training.setup import Phase, Setup
@@ -177,6 +178,8 @@ def batch_shapes(setup: Setup) -> Batch:
             lambda x: jax.ShapeDtypeStruct((*sizes, *x.shape), x.dtype),
             _example_shapes(setup.data),
         )
+    if isinstance(setup.data, OnDisk):
+        return DiskFeed(setup.data, setup.population, setup.mesh).batch_shapes()
     fingerprints = jax.ShapeDtypeStruct((1,), jnp.uint32)
     return jax.eval_shape(lambda fingerprints: setup.batch_at(fingerprints)(0), fingerprints)
 
