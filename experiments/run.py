@@ -133,6 +133,8 @@ def parse(argv: Sequence[str]) -> Namespace:
         )
     if args.targets and not args.dry_run:
         raise UserError("--target plans a run and does not start it: give --dry-run too.")
+    if args.targets:
+        plan_targets.use_no_accelerator()
     args.track = loggers.parse_track(args.track)
     args.profile = loggers.parse_profile(args.profile)
     if not args.config:

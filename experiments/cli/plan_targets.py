@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from experiments import recipes
 from experiments.cli import flags
 from experiments.cli.recipe_table import RECIPES
@@ -45,6 +47,11 @@ def plan_targets(
     for target in targets:
         check_compiler(target)
     return [_plan_in_process(config_file, overrides, target) for target in targets]
+
+
+def use_no_accelerator() -> None:
+    """Keeps JAX from the drivers of accelerators, whose absence it reports with tracebacks."""
+    jax.config.update("jax_platforms", "cpu")
 
 
 def _plan_in_process(config_file: str, overrides: Mapping[str, str], target: Target) -> Plan:

@@ -240,6 +240,12 @@ def test_a_cpu_adds_the_times_that_an_accelerator_overlaps():
     assert card.step_seconds == 0.3 and "a step takes at least 0.3 s (memory)" in str(card)
 
 
+def test_devices_that_a_mesh_leaves_out_are_named():
+    common = dict(mesh={"data": 4, "fsdp": 1}, fits=True, capacity=0)
+    assert "\n3 of 7 devices are idle" in str(plan.Plan("h100:7", **common))
+    assert "idle" not in str(plan.Plan("h100:4", **common))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "package"),

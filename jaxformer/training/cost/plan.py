@@ -7,6 +7,7 @@ from typing import Any
 from jaxformer.core.text_format import byte_size
 from jaxformer.training.cost.collectives import Collective
 from jaxformer.training.cost.settings_to_try import Option
+from jaxformer.training.cost.targets import parse_target
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,12 @@ class Plan:
     def __str__(self) -> str:
         mesh = " x ".join(f"{axis}={size}" for axis, size in self.mesh.items() if size > 1)
         lines = [f"{self.target}, mesh {mesh or 'of one device'}"]
+        devices, used = parse_target(self.target).devices, math.prod(self.mesh.values())
+        if used < devices:
+            lines.append(
+                f"{devices - used} of {devices} devices are idle: they do not divide the batch, or "
+                "a size in config.devices is fixed"
+            )
         free = f" of {byte_size(self.capacity)}" if self.capacity else ""
         if not self.fits:
             lines.append(f"does not fit: a device needs {byte_size(self.peak)}{free}")
