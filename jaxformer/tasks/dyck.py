@@ -178,7 +178,7 @@ def _balanced(key: jax.Array, pairs: jax.Array, max_pairs: int) -> jax.Array:
 
 
 def _geometric(uniform: jax.Array) -> jax.Array:
-    """Returns a geometric count with P(count > c) = 2^-c, at max_pairs MAX_SWAPS."""
+    """Returns a geometric count with P(count > c) = 2^-c, at most MAX_SWAPS."""
     count = 1 + jnp.floor(-jnp.log2(jnp.maximum(1 - uniform, 1e-9))).astype(jnp.int32)
     return jnp.minimum(count, MAX_SWAPS)
 
