@@ -18,10 +18,10 @@ from jaxformer.core.partition import Partition
 class AdamW:
     """AdamW without decay of vectors (biases, norm gains), as in Hugging Face's trainer."""
 
-    b1: float = 0.9
-    b2: float = 0.999
-    eps: float = 1e-8
-    weight_decay: float = 0.0
+    b1: float = 0.9  # decay of the mean of gradients
+    b2: float = 0.999  # decay of the mean of squared gradients
+    eps: float = 1e-8  # added to the root of the mean square
+    weight_decay: float = 0.0  # of matrices; the update subtracts learning rate x decay x weight
     multiplier: float = 1.0  # factor of the learning rate for this label
 
     def __post_init__(self):
@@ -44,9 +44,9 @@ class AdamW:
 class SGD:
     """SGD with momentum. The decay is added to the gradient, of vectors too."""
 
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    multiplier: float = 1.0
+    momentum: float = 0.0  # factor of the accumulated earlier gradients
+    weight_decay: float = 0.0  # of matrices and vectors
+    multiplier: float = 1.0  # factor of the learning rate for this label
 
     def __post_init__(self):
         if not 0 <= self.momentum < 1:

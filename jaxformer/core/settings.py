@@ -29,11 +29,11 @@ class DataSettings:
 
     seed: int = 12345  # of the held-out sets, which all members share
     train_size: int = 0  # examples of a finite training set; 0 draws new ones in each step
-    test_size: int = 1000
-    validation_size: int = 1000
-    split: str = "redraw"
+    test_size: int = 1000  # examples on which a run is scored at its end
+    validation_size: int = 1000  # examples that choose the learning rate
+    split: str = "redraw"  # how training and held-out examples are separated: redraw | hash
     test_share: float = 0.125  # of all possible examples, with split = "hash"
-    validation_share: float = 0.0625
+    validation_share: float = 0.0625  # of all possible examples, with split = "hash"
 
     def __post_init__(self):
         check_range("data.seed", self.seed, 0, MAX_SEED)
@@ -52,7 +52,7 @@ class OptimSettings:
     schedule: str = "cosine"  # after the warm-up; or "linear", "constant"
     warmup: int = 50  # steps in which the rate rises to its peak
     clip: float = 1.0  # largest global norm of the trainable gradient; 0 turns clipping off
-    labels: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, Any] = field(default_factory=dict)  # {label: its optimizer}
 
     def __post_init__(self):
         check_range("optim.warmup", self.warmup, 0)
@@ -77,15 +77,18 @@ class TrainSettings:
     steps: int = 1000  # of training
     log_every: int = 10  # steps between logged rows
     eval_every: int = 100  # steps between validations; 0: none, and no choice of a learning rate
-    # "vmap" is faster where one member does not fill the device. It takes n times the memory.
+    # "map" computes members in sequence, "vmap" in parallel. "vmap" is faster where one member does
+    # not fill the device. It takes the memory of all members at once.
     members: str = "map"
-    # The run stops when all seeds of a learning rate reach it in validation; above 1: never.
+    # Validation accuracy at which the run stops, if all seeds of a learning rate reach it; above 1:
+    # never.
     target: float = 2.0
     # Validations without a new best score of any member after which a run stops; 0: never.
     patience: int = 0
     probes: tuple[str, ...] = ()  # names of quantities of the forward pass that every step logs
     loss_chunk: int = 0  # positions whose logits are in memory at once; 0: all
-    # Parts of a batch that are computed in sequence; the gradient is the mean of theirs.
+    # Parts of a batch that are computed in sequence, to save memory. The gradient is that of the
+    # whole batch.
     accumulate: int = 1
     throughput: bool = False  # log rows of tokens a second, FLOPs and time waiting for data
     signal: bool = False  # log rows of each layer's cosine, keys and gradient at every validation

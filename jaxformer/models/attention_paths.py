@@ -47,12 +47,12 @@ class AttentionPathsSpec:
     heads: tuple[int, ...]  # (H_1 .. H_L)
     width: int | tuple[int, ...]  # (N_1 .. N_{L+1}), or a number for all
     query_width: int = 1  # G
-    readout: str = "last"
-    parameterization: str = "prior"
+    readout: str = "last"  # the tokens t* that are read: first | last | mean
+    parameterization: str = "prior"  # initial weights and factors of layers: prior | standard
     vocab_size: int = 0  # tokens are vectors, the output is a number
     length: int = 0  # a field of every spec; not used here
-    causal: bool = False
-    param_dtype: Any = float
+    causal: bool = False  # must be False: each token attends to all tokens
+    param_dtype: Any = float  # of the stored parameters
 
     def __post_init__(self):
         if self.parameterization not in PARAMETERIZATIONS:

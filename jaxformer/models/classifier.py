@@ -25,8 +25,8 @@ POOLS = ("last", "first", "mean")
 class ClassifierSpec(DecoderSpec):
     """The numbers of a decoder and of its classification head."""
 
-    classes: int
-    pool: str = "last"
+    classes: int  # C, the number of classes
+    pool: str = "last"  # the states that the head reads: last | first | mean
 
     def __post_init__(self):
         super().__post_init__()

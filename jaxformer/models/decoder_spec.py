@@ -27,38 +27,38 @@ REMAT_POLICIES: dict[str, Any] = {
 class DecoderSpec:
     """The numbers of a decoder. A standard deviation may be "fan_in": 1/sqrt(inputs)."""
 
-    vocab_size: int
+    vocab_size: int  # V, the number of tokens
     length: int  # m, the longest sequence: the size of MixiT's matrices and positions
     width: int  # n
     layers: int  # L
     heads: int  # H
     mlp_width: int  # 4n in the papers
-    mixer: str = "softmax"
+    mixer: str = "softmax"  # A_h is softmax attention, or with "mixit" a fixed random matrix
     causal: bool = True  # a token attends to itself and earlier tokens only
     mixing_scale: float | str = "spread"  # std of W: theory | head | spread | token | a number
     mixing_identity: bool = True  # add I to W - rowmean(W)
-    sink_head: bool = False
-    learned_positions: bool = False
-    use_bias: bool = False
-    act: str = "silu"
-    init_std: float | str = 0.02
-    qk_init_std: float | str = 0.02  # a separate field: it decides whether Frozen-QK works
-    embed_init_std: float = 0.02
+    sink_head: bool = False  # head 0 of MixiT mixes each token with token 0, half and half
+    learned_positions: bool = False  # for MixiT, which has no rotary positions
+    use_bias: bool = False  # in the linear maps of blocks
+    act: str = "silu"  # phi, a name of models/activations.py
+    init_std: float | str = 0.02  # of matrices other than query, key and embeddings
+    qk_init_std: float | str = 0.02  # of query and key; it decides whether Frozen-QK works
+    embed_init_std: float = 0.02  # of token and position embeddings
     residual_scale: float = 1.0  # r
     branch_scale: float = 1.0  # b, times (base_layers / L)^depth_alpha
-    depth_alpha: float = 0.0
-    base_layers: int = 1
+    depth_alpha: float = 0.0  # the exponent in b; 0: b does not depend on the depth
+    base_layers: int = 1  # the depth at which b is branch_scale
     base_width: float = 0.0  # multiply linear maps by sqrt(base_width / inputs); 0: by 1
     base_mlp_width: float = 0.0  # the same for Wd, whose inputs are mlp_width
-    use_norm: bool = True
-    use_mlp: bool = True
+    use_norm: bool = True  # RMSNorm before each branch and the unembedding
+    use_mlp: bool = True  # otherwise blocks have attention only
     pad: int = -1  # the padding token, to which nothing attends; -1: no padding
     remat: bool = False  # recompute a block's activations in the backward pass
     remat_keep: str = "nothing"  # activations kept by remat: nothing | dense | products
     fused: bool = False  # softmax attention without weights in memory, unless observed
     scan: bool = False  # one compiled block for all but the last; same numbers
     dtype: Any = float  # of the computation; float is float32, or float64 under x64
-    param_dtype: Any = float
+    param_dtype: Any = float  # of the stored parameters
 
     def __post_init__(self):
         if self.mixer not in MIXERS:

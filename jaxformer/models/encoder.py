@@ -3,9 +3,9 @@
     X <- LN(SA(X) + alpha_SA X),   X <- LN(MLP(X) + alpha_MLP X),   LN(x) = x sqrt(N) / |x|
 
 Paths: embed, positions, block_{i}/attn/{query,key,value}, block_{i}/mlp/{in,out}, unembed. Only the
-MLP has biases, as in the paper's equations. sigma_v2, sigma_w2 and sigma_b2 are variances times the
-fan-in. Activations: those of `activation_points`; block_i/output is another address of
-block_i/states.
+MLP has biases, as in the paper's equations. sigma_v2 and sigma_w2 are N times the initial variance
+of weights, sigma_b2 is the initial variance of biases. Activations: those of `activation_points`;
+block_i/output is another address of block_i/states.
 """
 
 import math
@@ -40,16 +40,16 @@ class EncoderSpec:
     layers: int  # L
     heads: int  # H
     beta: float  # scores have the initial deviation beta sqrt(ln T)
-    alpha_sa: float = 1.0
-    alpha_mlp: float = 1.0
-    sigma_v2: float = 0.2
-    sigma_w2: float = 0.2
-    sigma_b2: float = 0.0
-    activation: str = "relu"
-    causal: bool = False
+    alpha_sa: float = 1.0  # factor of the residual of attention
+    alpha_mlp: float = 1.0  # factor of the residual of the MLP
+    sigma_v2: float = 0.2  # N times the initial variance of value weights
+    sigma_w2: float = 0.2  # N times the initial variance of MLP weights
+    sigma_b2: float = 0.0  # initial variance of MLP biases
+    activation: str = "relu"  # of the MLP, a name of models/activations.py
+    causal: bool = False  # a token attends to itself and earlier tokens only
     scan: bool = False  # one compiled block for all; same numbers
-    dtype: Any = float
-    param_dtype: Any = float
+    dtype: Any = float  # of the computation; float is float32, or float64 under x64
+    param_dtype: Any = float  # of the stored parameters
 
     def __post_init__(self):
         check_sizes(self, "width", "layers", "heads")

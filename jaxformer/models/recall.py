@@ -35,21 +35,21 @@ POSITIONS = ("random", "sin_cos", "rotary", "none")
 class RecallSpec:
     """The numbers of a recall model."""
 
-    vocab_size: int
+    vocab_size: int  # V, the number of tokens
     length: int  # T, the longest sequence
     width: int  # d
     feed_forward: tuple[str, ...] = ("mlp", "mlp")  # F of each layer; its length is L
-    mlp_multiplier: int = 4
+    mlp_multiplier: int = 4  # hidden units of an MLP over d
     factored_values: bool = True  # W_V = Wo Wv, else a single matrix
     factored_keys: bool = False  # W_QK = Wq^T Wk, else W_Q = 1
     scale_scores: bool = True  # divide by sqrt(d)
-    positions: str = "random"
+    positions: str = "random"  # p_t: random | sin_cos | rotary (turns queries and keys) | none
     embed_std: float = 1.0  # 1/sqrt(d) is the authors' `sqrtd_embeddings`
     tie_output: bool = False  # U = E/sqrt(d), and the logits over sqrt(d) again
     parallel: bool = False  # F reads x instead of x + attention
     causal: bool = True  # s <= t
-    dtype: Any = float
-    param_dtype: Any = float
+    dtype: Any = float  # of the computation; float is float32, or float64 under x64
+    param_dtype: Any = float  # of the stored parameters
 
     def __post_init__(self):
         if not self.feed_forward:

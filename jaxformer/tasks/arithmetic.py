@@ -37,9 +37,9 @@ SCORED = ("authors", "strict")
 
 @dataclass(frozen=True)
 class DecimalAddition(Task):
-    digits: int = 10
-    format: str = "authors"
-    scored: str = "authors"
+    digits: int = 10  # of each summand
+    format: str = "authors"  # the order of the digits: authors | paper
+    scored: str = "authors"  # the positions that count in loss and accuracy: authors | strict
 
     def __post_init__(self):
         check_choice("format of decimal addition", self.format, FORMATS)
@@ -110,7 +110,7 @@ class DecimalAddition(Task):
 class ModularAddition(OneAnswer):
     """Modular addition a, b -> (a + b) mod p over all p^2 ordered pairs; p need not be prime."""
 
-    p: int = 199
+    p: int = 199  # the modulus
 
     def __post_init__(self):
         if not 2 <= self.p <= 40_000:

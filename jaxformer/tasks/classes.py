@@ -26,7 +26,7 @@ MAX_BAG_OF_WORDS_DOCUMENTS = 20_000
 class DocumentClass(PreparedText):
     """Predicts the class of a document from its first `window` tokens, padded with end tokens."""
 
-    documents: bool = True
+    documents: bool = True  # must be True: a class belongs to a document
 
     def __post_init__(self):
         super().__post_init__()

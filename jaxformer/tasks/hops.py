@@ -31,7 +31,7 @@ from jaxformer.tasks.task import (
 @dataclass(frozen=True)
 class Hops(Task):
     max_hops: int = 16  # K
-    letters: int = 4
+    letters: int = 4  # size of the alphabet
     tokens: int = 99  # input tokens, including the hop count
 
     def __post_init__(self):

@@ -24,8 +24,8 @@ READINGS = ("rarer", "more")
 class SyntheticIOI(OneAnswer):
     n_symbols: int = 32  # N; token N - 1 is q, token N is tau
     context: int = 32  # T
-    alpha: float = 0.5
-    reading: str = "rarer"
+    alpha: float = 0.5  # probability that the answer is the noise token
+    reading: str = "rarer"  # which of ybar and yD is the answer: rarer | more
 
     def __post_init__(self):
         check_choice("reading of Appendix J", self.reading, READINGS)

@@ -1,11 +1,11 @@
-"""Language modelling on prepared text (`experiments/prepare.py`): next tokens and masked tokens.
+"""Language modelling on prepared text (`jaxformer prepare`): next tokens and masked tokens.
 
 tokens=""            the packaged Markov chain of symbols, which needs no file
 tokens="NAME"        a prepared folder: a path, or a folder of runs/data (or $JAXFORMER_DATA)
 documents=False      packed windows of the whole text, shifted in each epoch
 documents=True       the beginning of each document, padded with end tokens that are not scored
                      (as in the code of the MixiT papers)
-fingerprint          of the expected tokens, printed by prepare.py; "" accepts any
+fingerprint          of the expected tokens, which `jaxformer prepare` prints; "" accepts any
 """
 
 from abc import abstractmethod
@@ -30,10 +30,10 @@ from jaxformer.tasks.task import Batch, Scores, most_frequent, token_metrics
 class PreparedText(DiskTask):
     """A task on the tokens of a prepared text."""
 
-    tokens: str = ""
-    window: int = 64
-    documents: bool = False
-    fingerprint: str = ""
+    tokens: str = ""  # a prepared folder: its path or name; "" is the packaged chain
+    window: int = 64  # tokens of an example
+    documents: bool = False  # examples are beginnings of documents instead of packed windows
+    fingerprint: str = ""  # of the expected tokens; "" accepts any
 
     def __post_init__(self):
         check_range("task.window", self.window, 2, 10**6)
@@ -175,8 +175,8 @@ class NextToken(PreparedText):
 class MaskedTokens(PreparedText):
     """Prediction of masked tokens; each is masked with probability `rate` (tasks/masking.py)."""
 
-    rate: float = 0.15
-    masking: str = "plain"
+    rate: float = 0.15  # probability of masking a token
+    masking: str = "plain"  # shows the mask at every masked token; "bert" at 80 % of them
 
     def __post_init__(self):
         super().__post_init__()

@@ -31,13 +31,13 @@ STATISTICS = ("text", "uniform")
 class Recall(Task):
     n_symbols: int = 32  # N, the most frequent ones of the text
     context: int = 64  # T
-    alpha: float = 0.5
+    alpha: float = 0.5  # probability of the noise token after a trigger
     triggers: str = " "  # the symbols that are triggers
     drawn_triggers: int = 0  # if positive: the number of triggers drawn from pi_u for each sequence
     noise: str = ""  # a symbol of the text, or "" for an extra symbol
     exclude_triggers: bool = False  # ybar is never a trigger
-    scored: str = "repeats"
-    statistics: str = "text"
+    scored: str = "repeats"  # the positions that count in loss and accuracy: repeats | last
+    statistics: str = "text"  # the source of pi_u and pi_b: text | uniform
     text: str = ""  # a file, or "" for the packaged counts
     max_scored: int = 0  # gathered positions; 0 means half the context
 

@@ -40,7 +40,7 @@ FORMATS = ("authors", "paper")
 class Retrieval(OneAnswer):
     max_pairs: int = 8  # M
     vocab: int = 64  # V
-    format: str = "authors"
+    format: str = "authors"  # the symbols of keys and queries: authors | paper
 
     def __post_init__(self):
         check_choice("format of retrieval", self.format, FORMATS)

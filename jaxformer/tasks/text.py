@@ -28,7 +28,7 @@ class Text(Task):
     """A task on windows of characters."""
 
     text: str = ""  # a file, or "" for the packaged chain
-    window: int = 64
+    window: int = 64  # symbols of an example
     stream: int = TRAIN  # the part of the file; set by `part`
 
     def __post_init__(self):
@@ -121,8 +121,8 @@ class CausalText(Text):
 class MaskedText(Text):
     """Prediction of masked symbols. Each is masked with probability `rate` (tasks/masking.py)."""
 
-    rate: float = 0.15
-    masking: str = "plain"
+    rate: float = 0.15  # probability of masking a symbol
+    masking: str = "plain"  # shows the mask at every masked symbol; "bert" at 80 % of them
 
     def __post_init__(self):
         super().__post_init__()
