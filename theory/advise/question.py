@@ -238,7 +238,8 @@ def _parser(manual: str | None) -> Parser:
         help="a Hugging Face config.json, its folder, or the folder of a run",
     )
     add("--length", type=int, help="tokens in a sequence (the config's longest)")
-    add("--tokens", type=Path, metavar="FILE", help="token ids or text, to count repeated tokens")
+    tokens_help = "token ids or text: counts repeated tokens, or is the input of --model"
+    add("--tokens", type=Path, metavar="FILE", help=tokens_help)
     add("--rho0", type=float, help="cosine of the input tokens (from the embedding's variances)")
     add("--layers", type=int, help="number of layers (the config's)")
     add("--width", type=int, help="width of the residual stream (the config's)")

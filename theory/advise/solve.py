@@ -1,8 +1,9 @@
-"""Finds the smallest change of a network that meets a target, and prints it as code (--solve).
+"""Finds the smallest change of a network that meets a target, and returns it as code (--solve).
 
 One factor x multiplies the quantity that may change. The search goes outwards from x = 1 in both
 directions on a grid of ratios 2^(1/8), then finds the edge between the last miss and the first hit.
-It assumes neither a slope nor monotonicity.
+It assumes neither a slope nor monotonicity. Layers are only removed: the result is the largest
+depth, up to the present one, that meets the target.
 """
 
 import math
@@ -123,9 +124,12 @@ def _layers(question: Question, what: str, cosine: float, keys: float) -> float:
 
 
 def _no_solution(what: str, cosine: float, keys: float) -> UserError:
+    searched = f"no {what} between 1/1024 and 1024 times the present"
+    if what == "layers":
+        searched = "no number of layers up to the present one"
     return UserError(
-        f"--solve {what}: no {what} between 1/1024 and 1024 times the present gives a cosine of at "
-        f"most {cosine:g} and at least {keys:g} keys; "
+        f"--solve {what}: {searched} gives a cosine of at most {cosine:g} and at least {keys:g} "
+        "keys; "
         "try another of residual, init-std, depth-scale, layers, beta, or a weaker target."
     )
 

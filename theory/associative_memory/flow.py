@@ -155,7 +155,7 @@ def singular_values(a: Numbers, b: Numbers, n: int) -> tuple[jax.Array, jax.Arra
     """Returns the singular values sigma_signal (n - 1 times) and sigma_noise (once) of W.
 
     Args:
-        a, b: the coordinates of the memory, as in the module docstring.
+        a, b: logits of a wrong label and of the noise, as in `Flow`.
         n: the number of inputs, and of labels without the noise.
     """
     return -jnp.asarray(a), jnp.abs(n * b - (n - 1) * a) / (n + 1) ** 0.5
@@ -179,7 +179,7 @@ def truncated(a: Numbers, b: Numbers, n: int, rank: int) -> tuple[jax.Array, jax
       z = (n b - (n-1) a)/(n+1) for the noise and -z/n for all others.
 
     Args:
-        a, b: the coordinates of the memory, as in the module docstring.
+        a, b: logits of a wrong label and of the noise, as in `Flow`.
         n: the number of inputs, and of labels without the noise.
         rank: the number of singular values of W that are kept.
     """

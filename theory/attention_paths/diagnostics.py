@@ -6,8 +6,8 @@
     ess          effective draws of the mean; the worst entry of U
     ess_bulk     effective draws of the ranks; the worst entry of U
     ess_tail     effective draws of the 5 % and the 95 % quantile; the worst entry of U
-    bfmi         E (E_(t+1) - E_t)^2 / Var E of the energy E, the worst chain; low if the momenta do
-                 not reach the tails
+    bfmi         mean of (e_(t+1) - e_t)^2 over the variance of e, where e_t is the energy at step
+                 t; the worst chain; low if the momenta do not reach the tails
     at_max_depth share of draws whose trajectory stopped at the maximal tree depth
     divergences  draws whose trajectory left the energy surface
 

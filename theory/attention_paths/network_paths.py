@@ -3,10 +3,10 @@
     xi, heads = attentioned_of(model, params, tokens, layers=(0, 1), readout="last")
     solution = attention_paths.order_parameter(xi, labels, 10, 0.01, heads)
 
-A path passes one head of each chosen layer. Its attentioned input is the sum of the vectors that
-enter the first block, weighted by the attention maps along the path. MLPs, norms and other layers
-are left out. With skip=True each layer has one more head that attends to its own token, so a path
-may bypass the layer like the residual stream.
+A path passes through one head of each chosen layer. Its attentioned input is the sum of the vectors
+that enter the first block, weighted by the attention maps along the path. MLPs, norms and other
+layers are left out. With skip=True each layer has one more head that attends to its own token, so a
+path may bypass the layer like the residual stream.
 """
 
 from collections.abc import Sequence

@@ -218,7 +218,7 @@ def _sum_over_outputs(U, heads: Sequence[int]) -> jax.Array:
 
 
 def _passes_by_layer(heads: Sequence[int]) -> list[np.ndarray]:
-    """Returns for each layer whether a path passes a head, (H_l, D)."""
+    """Returns for each layer whether a path passes through a head, (H_l, D)."""
     choices_LxD = np.indices(heads).reshape(len(heads), -1)
     return [np.arange(h)[:, None] == choice_D[None] for h, choice_D in zip(heads, choices_LxD)]
 

@@ -29,8 +29,9 @@ ybar = q enters at the same order. To leading order in 1/N, (3) is (1-alpha)^2 b
     exact    never q                   2 alpha (1-alpha)^4 (s1+s2)/N^4
 
 "paper" is a diagonal W_V with the sizes beta1 on E and beta2 on E~. "exact" is s1 and s2 steps of
-the exact gradients of phases 1 and 2. So (4) holds at this order if the trigger is never a target,
-or if alpha is large.
+the exact gradients of phases 1 and 2. So (4) holds at this order if the trigger is never a target.
+If the trigger may be a target, (4) fails for the exact W_V at every alpha, and for the paper's it
+holds only where alpha beta1 > (1-alpha) beta2.
 """
 
 import functools

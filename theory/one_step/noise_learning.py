@@ -17,7 +17,10 @@ from theory.one_step.trigger_process import check_process
 
 
 class NoiseMatrices(NamedTuple):
-    """The matrices A (mean over k < N) and B of Equation (7) between E(q) and a token's E."""
+    """Entries of the matrices A and B of Equation (7): between E(q) and E of the noise or a token.
+
+    A is the mean over the outputs k < N, and B belongs to the output of the noise.
+    """
 
     A_noise: jax.Array
     A_token: jax.Array

@@ -178,7 +178,7 @@ def _assumptions(numbers: dict[str, Any]) -> tuple[str, ...]:
         CAPPED: numbers["score_cap"] or numbers["clip"],
         PYTHIA: numbers["family"] == "gpt_neox",
     }
-    return tuple(text for text, holds in present.items() if holds)
+    return tuple(text for text, is_present in present.items() if is_present)
 
 
 def _vit(f: ConfigFields, length: int | None) -> Reading:

@@ -168,7 +168,7 @@ def _attention_state(arch, cells: Cells, n_q, n_p, rotary) -> AttentionState:
     rotary_K, rotary_KxK = rotary
     same_K, other_KxK = visible_means(cells, n_q, n_p)
     s2 = arch.score_variance * n_q * np.maximum(same_K - rotary_K * np.diagonal(other_KxK), 0)
-    if arch.qk_norm:  # of vectors of any length
+    if arch.qk_norm:  # the lengths of queries and keys do not count
         s2 = s2 / np.maximum(n_q * same_K, 1e-300)
     scale = np.sqrt(n_q[:, None] * n_q[None])
     rho = rotary_KxK * n_p / np.where(scale > 0, scale, 1)
