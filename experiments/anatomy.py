@@ -103,13 +103,13 @@ def main(argv: Sequence[str]) -> int:
         return examine_model(args)
     if args.no_heads:
         raise UserError("--no-heads is for a published model with --prompts.")
-    what = subject_of(args)
+    subject = subject_of(args)
     if args.pack:
-        return cluster_jobs.train_pack(args.pack, what)
-    folder = args.workdir or Path("runs/anatomy") / re.sub(r"\W+", "-", what.name)
-    in_jobs = in_jobs_of(args, api.members_folder(folder, what), argv)
+        return cluster_jobs.train_pack(args.pack, subject)
+    folder = args.workdir or Path("runs/anatomy") / re.sub(r"\W+", "-", subject.name)
+    in_jobs = in_jobs_of(args, api.members_folder(folder, subject), argv)
     report, stopped = api.examine_training(
-        what,
+        subject,
         methods=[name.strip() for name in args.methods.split(",") if name.strip()],
         by_layer=args.by_layer,
         seeds=args.seeds,

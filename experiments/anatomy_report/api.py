@@ -8,13 +8,14 @@ from typing import Any
 
 import jax
 
-from experiments.anatomy_report import examination, parts, sources, study, subject, theory
+from experiments.anatomy_report import examination, parts, sources, theory
 from experiments.anatomy_report.judge import MARGIN, SEEDS_AT_LOOK
 from experiments.anatomy_report.pairs import pairs_of_batch, with_texts
 from experiments.anatomy_report.report import Report
 from experiments.anatomy_report.store import Store
 from experiments.anatomy_report.study import Member, Study
-from experiments.anatomy_report.subject import Subject
+from experiments.anatomy_report.study import run as run_study
+from experiments.anatomy_report.subject import Subject, of_task
 from experiments.anatomy_report.text_tables import text_table
 from experiments.anatomy_report.training import Trained, is_change
 from experiments.anatomy_report.workers import TrainAll, workers
@@ -86,16 +87,16 @@ def anatomy(
         return examination.of_model(str(source), prompts, write_line, heads)
     folder = None if isinstance(source, Task) or not Path(source).is_dir() else source
     if isinstance(source, Task):
-        what = subject.of_task(source, model, **options)
+        subject = of_task(source, model, **options)
     elif folder is None:
-        what = sources.of_task_text(str(source), **options)
+        subject = sources.of_task_text(str(source), **options)
     else:
         if options or model is not None:
             names = ", ".join([*options, *["model"] * (model is not None)])
             raise UserError(f"a run sets {names} itself: leave it out.")
-        what = sources.of_run(folder)
+        subject = sources.of_run(folder)
     report, _ = examine_training(
-        what,
+        subject,
         methods=methods,
         by_layer=by_layer,
         seeds=seeds,
@@ -109,7 +110,7 @@ def anatomy(
 
 
 def examine_training(
-    what: Subject,
+    subject: Subject,
     *,
     methods: Sequence[str],
     by_layer: bool,
@@ -126,12 +127,12 @@ def examine_training(
     """Trains the variants of a subject, judges them and examines the trained network.
 
     Args:
-      what: task, network and settings.
+      subject: task, network and settings.
       methods, by_layer, seeds, budget, margin: as in `anatomy`.
-      folder: of the trained members.
+      folder: the folder for the trained members; None saves nothing.
       run: the run whose network is examined; None examines the network that was trained here.
       write_line: prints a line.
-      processes: trainings at once. More than one need `make_subject`.
+      processes: trainings at once. More than one needs `make_subject`.
       make_subject: returns the subject in another process.
       in_jobs: returns a function that trains members in the jobs of a cluster; None trains here.
 
@@ -143,39 +144,39 @@ def examine_training(
     check_range("seeds", seeds, 1, 1000)
     if not 0 < margin < 1:
         raise UserError(f"margin must lie between 0 and 1, both excluded, got {margin:g}.")
-    found = parts.parts_of(what.network.shapes, by_layer)
+    found = parts.parts_of(subject.network.shapes, by_layer)
     variants = [
         variant
-        for variant in parts.variants_of(found, methods, what.mixing is not None)
-        if variant.method == parts.FIXED_MIXING or is_change(what.network, variant)
+        for variant in parts.variants_of(found, methods, subject.mixing is not None)
+        if variant.method == parts.FIXED_MIXING or is_change(subject.network, variant)
     ]
-    store = Store(folder and members_folder(folder, what))
-    progress = Study(what, variants, store, seeds, margin)
-    write_line(plan_line(what, progress, budget))
+    store = Store(folder and members_folder(folder, subject))
+    study = Study(subject, variants, store, seeds, margin)
+    write_line(plan_line(subject, study, budget))
     if seeds == 1:
         write_line(
             "note: one seed has no interval, so that nothing can be decided; give --seeds=3."
         )
 
     times: list[float] = []
-    is_table_shown = progress.has_first_table
+    is_table_shown = study.has_first_table
 
     def report_member(member: Member, trained: Trained) -> None:
         nonlocal is_table_shown
-        score = trained.test[progress.metric]
+        score = trained.test[study.metric]
         rate = f"learning rate {member.rate:g}, seed {member.seed}"
         note = "" if trained.diverged_at is None else f", diverged at step {trained.diverged_at}"
         seconds = f"{trained.seconds:.0f} s"
-        result = f"{progress.metric} {score.mean:.4g} ({rate}, {seconds}{note})"
+        result = f"{study.metric} {score.mean:.4g} ({rate}, {seconds}{note})"
         write_line(f"  {member.variant.name}: {result}")
         times.append(trained.seconds)
         # The first training of a process includes compilation.
         if in_jobs is None and len(times) == processes + 1:
-            left = max(progress.minimum() - len(progress.store.members), 0) * times[-1]
+            left = max(study.minimum() - len(study.store.members), 0) * times[-1]
             write_line(f"  first verdicts on all parts in about {duration(left / processes)}")
-        if not is_table_shown and progress.has_first_table:
+        if not is_table_shown and study.has_first_table:
             is_table_shown = True
-            write_line(f"\nwith one seed, which decides nothing:\n{text_table(progress.table())}\n")
+            write_line(f"\nwith one seed, which decides nothing:\n{text_table(study.table())}\n")
 
     with contextlib.ExitStack() as stack:
         train_all = None
@@ -184,30 +185,30 @@ def examine_training(
             train_all = stack.enter_context(workers(processes, make_subject))
         interrupt = stack.enter_context(Interrupt())
         if in_jobs is not None:
-            train_all = in_jobs(progress, interrupt)
-        is_complete = study.run(
-            *(progress, budget, report_member, lambda: bool(interrupt.signal)),
+            train_all = in_jobs(study, interrupt)
+        is_complete = run_study(
+            *(study, budget, report_member, lambda: bool(interrupt.signal)),
             train_all=train_all,
             processes=processes,
         )
         stopped = interrupt.signal
-    if stopped and progress.cell(parts.WHOLE_NETWORK) is None:
+    if stopped and study.cell(parts.WHOLE_NETWORK) is None:
         raise KeyboardInterrupt
-    table = progress.table()
+    table = study.table()
     if not is_complete or not table.is_decided:
-        write_line(stop_line(progress, stopped, is_complete, folder))
-    params = None if stopped else progress.whole_params()
-    report = report_of(progress, params)
-    return (report if stopped else examined(report, progress, run, write_line)), stopped
+        write_line(stop_line(study, stopped, is_complete, folder))
+    params = None if stopped else study.whole_params()
+    report = report_of(study, params)
+    return (report if stopped else examined(report, study, run, write_line)), stopped
 
 
 def examined(
-    report: Report, progress: Study, run: str | Path | None, write_line: Callable[[str], None]
+    report: Report, study: Study, run: str | Path | None, write_line: Callable[[str], None]
 ) -> Report:
     """Returns the report with the effects inside the network, if they can be measured."""
-    network = progress.subject.network
+    network = study.subject.network
     if run is None:
-        params, seed = progress.whole_params(), jax.random.fold_in(jax.random.key(0), 0)
+        params, seed = study.whole_params(), jax.random.fold_in(jax.random.key(0), 0)
         model, initial = network.model, network.init(seed)
     else:
         loaded = loading.load_run(run)
@@ -225,54 +226,54 @@ def examined(
         return report
 
 
-def report_of(progress: Study, params: Any) -> Report:
+def report_of(study: Study, params: Any) -> Report:
     """Returns the report of the members that were trained so far, and of parameters."""
-    table, what = progress.table(), progress.subject
+    table, subject = study.table(), study.subject
     curves = {}
-    for variant in (parts.WHOLE_NETWORK, *progress.variants):
-        member = progress.store.get(variant, 0, progress.rate(variant))
+    for variant in (parts.WHOLE_NETWORK, *study.variants):
+        member = study.store.get(variant, 0, study.rate(variant))
         if member is not None:
             curves[variant.name] = member.curve
-    members = progress.store.members.values()
+    members = study.store.members.values()
     return Report(
-        what.name,
+        subject.name,
         table,
         curves,
-        theory=theory.lines(what, params),
+        theory=theory.lines(subject, params),
         costs={"trainings": len(members), "seconds": math.fsum(one.seconds for one in members)},
         settings={
-            "layers": getattr(what.network.model.spec, "layers", 1),
-            "metric": progress.metric,
-            "steps": what.network.steps,
-            "rates": what.rates,
-            "parameters": what.parameters(),
-            "baselines": progress.baselines,
+            "layers": getattr(subject.network.model.spec, "layers", 1),
+            "metric": study.metric,
+            "steps": subject.network.steps,
+            "rates": subject.rates,
+            "parameters": subject.parameters(),
+            "baselines": study.baselines,
         },
     )
 
 
-def plan_line(what: Subject, progress: Study, budget: float) -> str:
+def plan_line(subject: Subject, study: Study, budget: float) -> str:
     """Returns the line that is printed before the first training."""
     limit = "" if math.isinf(budget) else f", at most {duration(budget)}"
     return (
-        f"{what.name}: {what.parameters():,} parameters, {what.network.steps} steps; "
-        f"{len(progress.variants)} variants, {progress.minimum()} trainings until each has a first "
+        f"{subject.name}: {subject.parameters():,} parameters, {subject.network.steps} steps; "
+        f"{len(study.variants)} variants, {study.minimum()} trainings until each has a first "
         f"verdict{limit}"
     )
 
 
-def members_folder(folder: Path, what: Subject) -> Path:
+def members_folder(folder: Path, subject: Subject) -> Path:
     """Returns the folder of the trained members of a subject."""
-    return folder / f"members-{what.hash[:12]}"
+    return folder / f"members-{subject.hash[:12]}"
 
 
-def stop_line(progress: Study, stopped: int, is_complete: bool, folder: Path | None) -> str:
+def stop_line(study: Study, stopped: int, is_complete: bool, folder: Path | None) -> str:
     """Returns the line that says why some verdicts are open."""
-    open_cells = sum(row.outcome == "open" for row in progress.table().rows)
-    missing = len(progress.variants) - len(progress.table().rows)
-    state = f"{open_cells + missing} of {len(progress.variants)} comparisons are open"
+    open_cells = sum(row.outcome == "open" for row in study.table().rows)
+    missing = len(study.variants) - len(study.table().rows)
+    state = f"{open_cells + missing} of {len(study.variants)} comparisons are open"
     if is_complete:
-        return f"{state} after {counted(progress.max_seeds, 'seed')}: more need --seeds."
+        return f"{state} after {counted(study.max_seeds, 'seed')}: more need --seeds."
     reason = "stopped" if stopped else "the budget is used up"
     larger = "" if stopped else " with a larger --budget"
     again = f" The same command{larger} continues." if folder else ""

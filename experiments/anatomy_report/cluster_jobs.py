@@ -59,7 +59,7 @@ def train_in_jobs(
                         if (trained := study.store.get(*member)) is not None:
                             missing.remove(member)
                             yield Result(member, trained, None)
-        finally:  # also once the last result was drawn
+        finally:  # also if the caller reads no further results
             interrupt.signal = interrupt.signal or executor.signal
         if missing and not executor.signal:
             reason = failures[0] if failures else f"nothing was written into {study.store.folder}"
@@ -110,14 +110,14 @@ def read_pack(file: Path) -> list[Member]:
     return []
 
 
-def train_pack(file: Path, what: Subject) -> int:
+def train_pack(file: Path, subject: Subject) -> int:
     """Trains the members of a job on its node; returns the exit code."""
     folder, members = file.parent.parent, read_pack(file)
     if not members:
         raise UserError(f"{file} is damaged: delete {file.parent} and repeat the command.")
-    if not folder.name.endswith(what.hash[:12]):
-        raise UserError(f"{what.name} has changed since its job was submitted.")
-    study = Study(what, [], Store(folder))
+    if not folder.name.endswith(subject.hash[:12]):
+        raise UserError(f"{subject.name} has changed since its job was submitted.")
+    study = Study(subject, [], Store(folder))
     with Interrupt() as interrupt:
         for done, member in enumerate(members):
             if study.store.get(*member) is None:

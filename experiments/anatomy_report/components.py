@@ -41,7 +41,7 @@ def decide(effects: Sequence[Effect], other_p_values: Sequence[float] = ()) -> l
 
     Args:
       effects: the effects; a nan p value, of a single prompt, decides nothing.
-      other_p_values: of the other comparisons of the report, which are corrected together.
+      other_p_values: p values of the other comparisons of the report, which are corrected too.
     """
     tested = [i for i, effect in enumerate(effects) if not math.isnan(effect.p_value)]
     others = [p for p in other_p_values if not math.isnan(p)]

@@ -13,7 +13,7 @@ class Effect:
         method: the intervention, such as "mean ablation", "resampling", "patching",
             "path patching", "attribution", "rank 1 %", "rank 10 %", "direct".
         value: the change in the unit of the score; a positive value means that the part helps.
-        half_width: of the 95 % interval over samples (Student's t); nan for one sample.
+        half_width: the half width of the 95 % interval over samples (Student's t); nan for one.
         samples: the number of prompts or seeds.
         p_value: two-sided, of the hypothesis "no effect"; nan for one sample.
     """

@@ -70,11 +70,11 @@ def with_inside(
     report = replace(report, inside=found)
     names = [effect.part for _, effect in report.effect_sentences if "head_" in effect.part]
     tokens = pairs.tokens[: components.MAX_PROMPTS]
-    few = replace_prompts(pairs, components.MAX_PROMPTS)
+    few = first_pairs(pairs, components.MAX_PROMPTS)
     maps = inside.attention_maps(model, params, few, names[:MAX_HEADS]) if names else {}
     return replace(report, maps=maps, tokens=tokens)
 
 
-def replace_prompts(pairs: PromptPairs, n: int) -> PromptPairs:
+def first_pairs(pairs: PromptPairs, n: int) -> PromptPairs:
     """Returns the first n pairs."""
     return PromptPairs(**{name: value[:n] for name, value in vars(pairs).items()})

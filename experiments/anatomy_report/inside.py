@@ -48,12 +48,12 @@ class Inside:
 
     Attributes:
         score: the mean score of the clean prompts.
-        half_width: of its 95 % interval over pairs; nan for one pair.
+        half_width: the half width of its 95 % interval over pairs; nan for one pair.
         corrupted: the mean score of the corrupted prompts, for the clean prompts' answers.
-        corrupted_half_width: of its interval.
+        corrupted_half_width: the half width of the interval of `corrupted`.
         unit: the name of the score.
         samples: the number of pairs.
-        effects: of each part by each method, in the order of METHODS and of the parts.
+        effects: the effect of each part by each method, sorted by method, then by part.
         layers: facts about each block.
         kernels: facts about each matrix, by path.
         left_out: {method: why it is missing}.
@@ -170,8 +170,8 @@ def effect_of(part: str, method: str, change_B: np.ndarray, tolerance: float = 0
 def interval(values: np.ndarray) -> tuple[float, float, float]:
     """Returns mean, half width of the 95 % interval, and p value of "the mean is 0" (Student's t).
 
-    Both are nan for a single value. Equal values have the half width 0, and the p value 1 if they
-    are 0, else 0.
+    Half width and p value are nan for a single value. Equal values have the half width 0, and the
+    p value 1 if they are 0, else 0.
     """
     from scipy.special import stdtr  # scipy.stats takes seconds to import
 

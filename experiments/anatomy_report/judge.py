@@ -203,8 +203,8 @@ def best_trivial(
 ) -> tuple[str, float]:
     """Returns name and score of the best trivial predictor; a loss becomes negative.
 
-    That of a text is the frequency of its tokens or classes. Predictors that read the text, such as
-    trigrams, are rivals of a network and not trivial.
+    For a text it guesses by the frequency of tokens or classes. Predictors that read the text, such
+    as trigrams, do not count as trivial.
     """
     is_loss = metric == "loss"
     if is_text:

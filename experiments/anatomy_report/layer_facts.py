@@ -132,7 +132,8 @@ def _entropies(blocks: Blocks, measured: Measured) -> list[tuple[float, ...]]:
 def _by_prompt(weights: jax.Array, shape: tuple[int, ...], spec: Any) -> jax.Array:
     """Returns weights (B, H, T, T).
 
-    A recall model has no axis of heads, fixed mixing has none of prompts. A memory has more keys.
+    A recall model has no axis of heads, and fixed mixing none of prompts. Blocks that run with a
+    memory of keys have more keys than tokens: the others are cut off.
     """
     n_prompts, length = shape
     weights = weights if hasattr(spec, "heads") else weights[:, None]

@@ -35,7 +35,7 @@ class PromptPairs:
         position: the scored positions, (B, K).
         target: the right answer at each scored position, (B, K).
         against: the wrong answer, (B, K), or NO_ANSWER.
-        weight: of each scored position in the mean of its pair, (B, K).
+        weight: the weight of each scored position in the mean of its pair, (B, K).
         names: a text for each clean prompt.
         tokens: a text for each token of each clean prompt.
     """
@@ -64,7 +64,7 @@ def read_pairs(file: str | Path, tokenizer: Any) -> PromptPairs:
     """Reads pairs from a text file: clean, tab, corrupted, tab, right, tab, wrong on each line.
 
     The answer is scored at the last token of the prompt, by its first token. Both prompts of a line
-    must have as many tokens; different lines may differ in length.
+    must have the same number of tokens; different lines may differ in length.
 
     Args:
         file: the file. The fourth column may be missing on all lines.
@@ -187,7 +187,7 @@ def _encoded(
     if len(clean) != len(corrupted):
         raise UserError(
             f"{where}: the clean prompt has {len(clean)} tokens and the corrupted one "
-            f"{len(corrupted)}; both must have as many."
+            f"{len(corrupted)}; both must have the same number."
         )
     if not clean or clean == corrupted:
         raise UserError(f"{where}: the two prompts have the same tokens: nothing can be patched.")

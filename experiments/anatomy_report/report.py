@@ -28,7 +28,7 @@ class Report:
     """The comparisons of one transformer, and the sentences that they decide.
 
     Attributes:
-      name: of the task, run or model.
+      name: the name of the task, run or model.
       training: the comparisons of trained variants; None for a published model.
       curves: {variant: [(step, training loss)]} of the first seed at the chosen learning rate.
       inside: the effects of the components of a trained network; None if it was not examined.

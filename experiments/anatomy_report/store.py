@@ -54,13 +54,13 @@ class Store:
             write_json(self._file(*key), with_checksum({"member": key, **trained._asdict()}))
 
     def put_params(self, rate: float, params: Mapping[str, Any]) -> None:
-        """Stores the parameters of the whole network, which this learning rate has trained."""
+        """Stores the parameters of the whole network that was trained at this learning rate."""
         self._params = rate, params
         if self.folder:
             npz_store.write(self.folder / "whole.npz", {RATE: rate, **paths.flatten(params)})
 
     def get_params(self, rate: float) -> Any:
-        """Returns the parameters of the whole network, None if whole.npz has no such or others."""
+        """Returns the parameters of the whole network at this rate, None if they are not stored."""
         file = self.folder and self.folder / "whole.npz"
         if self._params is None and file and file.exists():
             try:

@@ -75,9 +75,10 @@ class Study:
     # The plan ------------------------------------------------------------------------------------
 
     def stages(self) -> Iterator[list[Member]]:
-        """Yields the members that are due, a list once all members of the list before are kept.
+        """Yields lists of members that are due. The first has the whole network at every rate.
 
-        The first list has the whole network at every learning rate. Lists may be empty.
+        Take a list only after all members of the list before are kept, because it depends on their
+        scores. Lists may be empty.
         """
         yield [m for rate in self.subject.rates for m in self._missing(WHOLE_NETWORK, [0], rate)]
         yield [

@@ -28,36 +28,36 @@ SDE_TOKENS, SDE_PATHS, SDE_STEPS = 16, 500, 40
 PATH_EXAMPLES, MAX_ATTENTION_PATHS, TEMPERATURE = 100, 64, 0.01
 
 
-def lines(what: Subject, params: Any = None) -> list[str]:
+def lines(subject: Subject, params: Any = None) -> list[str]:
     """Returns what the theory of a network predicts, a line each.
 
     It is empty for networks that no theory describes.
 
     Args:
-      what: the subject.
+      subject: task, network and settings.
       params: the parameters of the trained network, whose attention the theory of attention paths
         takes as given; None if it was not trained.
     """
-    model = what.network.model
+    model = subject.network.model
     try:
         if isinstance(model, AttentionPaths):
-            return [] if params is None else _head_scores(what, params)
+            return [] if params is None else _head_scores(subject, params)
         if isinstance(model, Decoder) and model.spec.mixer == "mixit":
-            return _correlations(model.spec, what.task.length)
-        answer = judge(Question(architecture_of(model.spec), max(what.task.length, 2)))
+            return _correlations(model.spec, subject.task.length)
+        answer = judge(Question(architecture_of(model.spec), max(subject.task.length, 2)))
     except UserError:
         return []
     advice = [] if answer["regime"] == TRAINABLE else answer["advice"][:ADVICE_LINES]
     return [*_ranges(answer), *advice]
 
 
-def _head_scores(what: Subject, params: Any) -> list[str]:
+def _head_scores(subject: Subject, params: Any) -> list[str]:
     """Returns the scores of the heads in the order parameter, and in the trained weights."""
-    model = what.network.model
+    model = subject.network.model
     spec = model.spec
     if math.prod(spec.heads) > MAX_ATTENTION_PATHS:
         return []
-    batch = what.network.data.heldout().test
+    batch = subject.network.data.heldout().test
     tokens_BxTxn = jnp.asarray(batch.inputs[:PATH_EXAMPLES])
     targets_B = np.asarray(batch.targets)[:PATH_EXAMPLES, 0]
     is_class = set(np.unique(targets_B)) <= {0, 1}
