@@ -266,7 +266,7 @@ WRONG = [
     (advise.main, ["BERT", "--epsilon", "1"], "--epsilon must lie between 0 and 1"),
     (advise.main, ["BERT", "--solve", "everything"], "unknown --solve 'everything'"),
     (advise.main, ["BERT", "--solve", "beta", "--target-keys", "512"], "no beta between"),
-    (advise.main, ["BERT", "--solve", "layers", "--target-cosine", ".01"], "no number of layers up"),
+    (advise.main, ["BERT", "--solve", "layers", "--target-cosine", ".01"], "no number of layers"),
     (advise.main, ["BERT", "--run", "DIR"], "--run reads a run's own network"),
     (advise.main, ["--run", "nowhere"], "nowhere"),
     (advise.main, [*SMALL, "--alpha", "1e200"], "--alpha must be in"),
