@@ -77,7 +77,7 @@ _OBJECTS = {
     "train": ("jaxformer.api", "train"),
     "wrap": ("jaxformer.models.wrap", "wrap"),
 }
-# The same for names in the programs, which lie beside this package or in its folder `lab`.
+# The same for objects of the command-line programs (`jaxformer.runtime.programs`).
 _PROGRAM_OBJECTS = {
     "anatomy": ("experiments.anatomy_report.api", "anatomy"),
     "compare": ("experiments.compare", "compare"),
@@ -106,7 +106,7 @@ def __getattr__(name: str) -> Any:
             sys.excepthook = hook
     if name in _SUBMODULES:
         return importlib.import_module(_SUBMODULES[name])
-    # Python suggests a similar name of an error that has a name and an object.
+    # With `name` and `obj` Python adds "Did you mean ..?" to the traceback.
     message = f"module 'jaxformer' has no attribute {name!r}"
     raise AttributeError(message, name=name, obj=sys.modules[__name__])
 

@@ -1,4 +1,4 @@
-"""`jaxformer.train` and `jaxformer.plan`: a run without a config file, and its cost elsewhere."""
+"""`jaxformer.train`, a run without a config file, and `jaxformer.plan`, its cost on any machine."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext

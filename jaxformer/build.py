@@ -1,4 +1,4 @@
-"""Builds typed values from a config. Below this module no function reads a config.
+"""Builds tasks, models, optimizers and settings from a config. They never read a config themselves.
 
 A config has the sections task, model, partition, optim, data, train, devices. It is complete:
 there are no hidden defaults. A field that a section does not have is an error that names the
@@ -71,8 +71,8 @@ SETTINGS = {
     "devices": DeviceSettings,
     "train": TrainSettings,
 }
-# Later fields of sections without a dataclass, and the values at which they are off. Fields that
-# are off are no part of a config's identity, so that older records stay valid.
+# {section: {field: the value at which it is off}} of fields that no dataclass has and that older
+# records lack. A field that is off is no part of a config's identity: those records stay valid.
 FIELDS_OFF: dict[str, dict[str, Any]] = {
     "bayes": {"draws": 0},
     "data": {"file": "", "folder": ""},
@@ -212,7 +212,10 @@ def phases(config: Any, first: Setup | None = None) -> list[Phase]:
 
 
 def sections(task: Task, model: Any) -> dict[str, Any]:
-    """Returns the sections "task" and "model" of a config that would build these."""
+    """Returns the sections "task" and "model" of a config that would build this task and model.
+
+    A class that no config can build has the name "own: CLASS".
+    """
     tasks = {kind: name for name, kind in TASKS.items()}
     models = {
         type(make(**vars(model.spec))): name

@@ -36,8 +36,8 @@ def load(
         source: the folder of a run, or a published model: a folder with config.json and
             safetensors, a GGUF file, "package:NAME" of an installed Python package with weights, or
             a name on the Hugging Face hub. "toy:induction" is a small network of this package.
-        member: the member of a run's population (learning rates slowest, then seeds). By default
-            the first seed of the learning rate that the run chose.
+        member: the index of a member in the run's population, which is ordered by learning rate,
+            then by seed. By default the first seed of the learning rate that the run chose.
         model: the model, if its class is not one of jaxformer's.
         revision: the revision of a model on the hub.
         dtype: the dtype of a published model's parameters.
@@ -47,7 +47,8 @@ def load(
             of config.devices. Each device reads and holds its shards only.
 
     Returns:
-        (model, params, config).
+        (model, params, config). The config is that of the run, or the content of the config.json of
+        a published model.
 
     Example:
         model, params, config = jaxformer.load("runs/my_run")
@@ -97,7 +98,7 @@ class Loaded(NamedTuple):
 
 
 def load_run(source: str | Path, member: int | None = None, model: Any = None) -> Loaded:
-    """Loads a network of a run's folder; it never uses the network.
+    """Loads one member of a run from its folder. Unlike `load`, it does not search the hub.
 
     Args:
         source: the folder of a run.
@@ -176,7 +177,7 @@ def _members(config: dict[str, Any]) -> tuple[tuple[int, float], ...]:
 
 
 def at_start(loaded: Loaded) -> dict[str, Any]:
-    """Returns the parameters of this member before the run's first step, bit by bit."""
+    """Returns the parameters of this member before the run's first step, with the same bits."""
     task, members = build.task(loaded.config), build.members(loaded.config)
 
     def draw(key):
@@ -197,7 +198,7 @@ def check_run(source: str | Path) -> None:
 
 
 def is_published(source: str | Path) -> bool:
-    """Returns whether a source on this machine is a published model, without a network."""
+    """Returns whether a source is a published model on this machine; it never downloads."""
     from jaxformer.models.pretrained import is_pretrained, packages
 
     path, is_package = Path(source), str(source).startswith(packages.PREFIX)

@@ -67,7 +67,9 @@ def dtype_of(name: str) -> Any:
     """Returns the dtype of a name; raises UserError for float64 while JAX computes in float32."""
     check_choice("dtype", name, DTYPES)
     if name == "float64" and not is_x64_on():
-        raise UserError("float64 needs x64; recipes that train run in float32 or bfloat16.")
+        raise UserError(
+            "float64 needs JAX_ENABLE_X64=1; recipes that train run in float32 or bfloat16 only."
+        )
     return jnp.dtype(name)
 
 

@@ -1,4 +1,4 @@
-"""Errors of users in one line: what was expected, what was given, what is possible."""
+"""Errors for users, in one line: what was expected, what was given, what is possible."""
 
 import difflib
 import math

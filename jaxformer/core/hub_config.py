@@ -16,7 +16,7 @@ from jaxformer.core.hub_fields import (
 from jaxformer.core.hub_names import ACTIVATIONS
 
 MAX_LAYERS = 10_000
-# {field: its other names}, which configs of another generation of transformers have
+# {field: its names in configs of other versions of transformers}
 ALIASES = {
     "hidden_size": ("n_embd", "n_embed", "d_model"),
     "num_hidden_layers": ("n_layer", "num_layers"),
@@ -94,7 +94,7 @@ def _numbers(config: Config, row: Family) -> Numbers:
         if heads < 1 or width % heads:
             raise UserError(f"{heads} heads do not divide the width {width}.")
         numbers["head_width"] = width // heads
-    # None: absent or null
+    # A field that config.json lacks or that is null has the value None here.
     optional = {"kv_heads": heads, "mlp_width": 4 * width, "clip": 0.0}
     for name, value in (optional | {"score_cap": 0.0, "logit_cap": 0.0}).items():
         if numbers.get(name) is None:
@@ -102,8 +102,9 @@ def _numbers(config: Config, row: Family) -> Numbers:
     if row.windows is not None:
         numbers["window"], numbers["windowed"] = row.windows(config, numbers["layers"])
     if row.rotary is not None:
-        share = row.rotary, row.base, row.partial
-        numbers["rotary"] = read_rotary(config, numbers["head_width"], *share)
+        numbers["rotary"] = read_rotary(
+            config, numbers["head_width"], row.rotary, row.base, row.partial
+        )
     if row.finish is not None:
         row.finish(config, numbers)
     return numbers

@@ -12,7 +12,7 @@ module does not import jax.
     partial    whether config.json may change this share
     base       the default base of the rotary positions
     finish     a function that reads further fields and changes the numbers
-    further    the fields that `finish` reads
+    further    the fields that `finish` or `windows` reads, except WINDOW_FIELDS
 
 `PretrainedSpec` explains the numbers. A field that no column names is refused, unless it is empty
 or has no effect (`hub_fields.HARMLESS`).

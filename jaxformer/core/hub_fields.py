@@ -129,7 +129,13 @@ def _scaling(kind: str, section: Config, config: Config) -> dict[str, Any]:
 
 
 def _yarn_scale(factor: float, scale: float | None, scale_all: float | None) -> float:
-    """Returns YaRN's factor of cos and sin."""
+    """Returns the factor by which YaRN multiplies cos and sin.
+
+    Args:
+        factor: how many times the length of pretraining the model covers.
+        scale: the field mscale, or None.
+        scale_all: the field mscale_all_dim, or None.
+    """
 
     def scale_for(weight: float) -> float:
         return 0.1 * weight * math.log(factor) + 1 if factor > 1 else 1.0

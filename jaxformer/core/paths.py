@@ -18,7 +18,7 @@ MAX_PATTERN_LENGTH = 1000  # characters
 # 15 ways for each repetition: 15**6 = 11.4 million.
 WAYS_OF_REPETITION = 15
 MAX_MATCH_WAYS = WAYS_OF_REPETITION**6
-# The tokens of a regular expression. A backslash or a class such as [^/] is a single character.
+# The tokens of a regular expression. An escape such as \d or a class such as [^/] is a `single`.
 TOKEN = re.compile(
     r"(?P<refused>\(\?(?!:|=|!|<=|<!|P<)|\\[1-9])"
     r"|(?P<opens>\((?:\?(?::|=|!|<=|<!|P<\w+>))?)"

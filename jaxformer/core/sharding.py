@@ -31,8 +31,8 @@ BATCH_AXES = ("data", "fsdp")
 AUTOMATIC = ("data", "members")  # axes whose size is chosen if it is 0
 Axis = str | tuple[str, ...] | None  # one mesh axis, several, or none
 Rules = tuple[tuple[str, tuple[Axis, ...]], ...]
-# {pattern: mesh axes of each dimension}. The first match decides. A mesh axis that does not divide
-# its dimension is left out.
+# (pattern of paths, mesh axes of each dimension). The first match decides. A mesh axis that does
+# not divide its dimension is left out.
 RULES: Rules = (
     (".*/(query|key|value|gate|in)/kernel", ("fsdp", "tensor")),
     (".*/out/kernel", ("tensor", "fsdp")),
