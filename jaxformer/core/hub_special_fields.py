@@ -56,7 +56,9 @@ def finish_stablelm(config: Config, numbers: Numbers) -> None:
 
 def refuse_head_dim(config: Config, numbers: Numbers) -> None:
     """Raises a UserError if the heads together are not as wide as the model."""
-    if numbers["head_width"] * numbers["heads"] != numbers["width"]:
+    # The rows of some families do not read head_dim into the numbers.
+    head_width = config.get("head_dim") or numbers["head_width"]
+    if head_width * numbers["heads"] != numbers["width"]:
         raise UserError(
             f"head_dim: {config['head_dim']} is not supported; a {config['model_type']} model has "
             f"heads of {numbers['width'] // numbers['heads']}."

@@ -157,6 +157,8 @@ REFUSED = [
     ("gpt_neo", {"attention_types": [[["global"], 1]]}, "has 1 entries for 2 layers"),
     ("smollm3", {"no_rope_layers": [1]}, "no_rope_layers has 1 entries for 3 layers"),
     ("stablelm", {"head_dim": 8}, "head_dim: 8 is not supported"),
+    ("gpt_neox", {"head_dim": 16}, "head_dim: 16 is not supported"),
+    ("falcon", {"head_dim": 8}, "head_dim: 8 is not supported"),
     ("bert", {"position_embedding_type": "relative_key"}, "position_embedding_type must be"),
     ("bert", {"tie_word_embeddings": False}, "tie_word_embeddings must be True"),
     ("llama", {"hidden_act": "silo"}, "Did you mean 'silu'"),
