@@ -24,7 +24,7 @@ PART_ENDS = {"train": 0.8, "validation": 0.9, "test": 1.0}  # as shares of the d
 
 
 class Symbols:
-    """Symbols of the chain as tokens, all ASCII. The last token ends a document."""
+    """The tokenizer of the chain: a token for each ASCII symbol, and one that ends a document."""
 
     end_text = END
 
@@ -72,7 +72,11 @@ class InMemoryTokens(Tokens):
 
 @cache
 def packaged(reversed_class: bool = False) -> InMemoryTokens:
-    """Draws the packaged text. The draws are the same in every process."""
+    """Draws the packaged text. The draws are the same in every process.
+
+    Args:
+        reversed_class: whether every second document is reversed and the direction is its class.
+    """
     rng, end = np.random.default_rng(0), Symbols().end
     text_DxT = _walks(rng, DOCUMENTS, LENGTH)
     lengths = rng.integers(10, 61, DOCUMENTS) if reversed_class else np.full(DOCUMENTS, LENGTH)
@@ -102,6 +106,7 @@ def packaged(reversed_class: bool = False) -> InMemoryTokens:
 def _walks(rng: np.random.Generator, n: int, length: int) -> np.ndarray:
     """Draws (n, length) stationary walks by inverting cumulative probabilities."""
     chain = characters()
+    # Row 0 is the distribution of the first symbol, row s + 1 that of the symbol after s.
     rows = np.concatenate([chain.counts_V[None], chain.pairs_VxV]).astype(float)
     ends = np.cumsum(rows, 1) / rows.sum(1, keepdims=True)
     out, row = np.empty((n, length), np.int64), np.zeros(n, np.int64)

@@ -168,7 +168,9 @@ class CorpusWriter:
         labels = self._labels()
         write_atomically(self / "bytes.bin", self.tokenizer.n_bytes().astype("<i4").tobytes())
         (self / "state.json").unlink()
-        if not labels:  # after state.json: a resumed preparation would fill the file with zeros
+        # Only once state.json is gone: a preparation that resumed from it would refill the deleted
+        # file with zeros.
+        if not labels:
             (self / "labels.bin").unlink()
         files = [self / name for name in DATA_FILES if (self / name).exists()]
         index = {
@@ -192,7 +194,10 @@ class CorpusWriter:
             return ()
         names = self.labels or tuple(map(str, range(int(classes.max()) + 1)))
         if classes.max() >= len(names):
-            raise UserError(f"a class is {classes.max()}, but there are only {len(names)}.")
+            raise UserError(
+                f"a document has the class {classes.max()}, but the data set names only the "
+                f"{len(names)} classes 0 to {len(names) - 1}."
+            )
         self._check_classes_of_parts(classes, names)
         return names
 
@@ -228,9 +233,9 @@ class CorpusWriter:
             self.files[name].write(np.asarray(values).astype(kind).tobytes())
 
     def _has_files_of(self, state: State) -> bool:
-        """Returns whether the files hold all that a saved state counts."""
+        """Returns whether the files are as long as a saved state requires."""
         least = {name: width * state.documents for name, width in ENTRY_BYTES.items()}
-        least["tokens"] = 2 * state.tokens
+        least["tokens"] = 2 * state.tokens  # a token has two bytes or four
         return all((self / f"{name}.bin").stat().st_size >= n for name, n in least.items())
 
     def _restored(self) -> State:

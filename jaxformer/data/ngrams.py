@@ -64,7 +64,12 @@ class Ngrams(NamedTuple):
 
 
 def fit(tokens: np.ndarray, V: int) -> Ngrams:
-    """Fits the predictor to the first MAX_TOKENS tokens of a training text."""
+    """Fits the predictor to the first MAX_TOKENS tokens of a training text.
+
+    Args:
+        tokens: the token ids of the text, (T,).
+        V: the number of different tokens.
+    """
     tokens = tokens[:MAX_TOKENS].astype(np.int64)
     cut = len(tokens) * 9 // 10
     fitted, validation = _counted(tokens[:cut], V), tokens[cut:]

@@ -44,7 +44,7 @@ def prepare(
     download: bool = False,
     tokenizer: Tokenizer | None = None,
 ) -> Tokens:
-    """Prepares a corpus, or returns the folder if it was prepared with the same settings.
+    """Prepares a corpus and returns its tokens; a folder with the same settings is only opened.
 
     Args:
         corpus: the text. Its validation and test parts are kept; a missing part is taken from the
@@ -53,7 +53,7 @@ def prepare(
         kind: the tokenizer (see `tokenizer.make`).
         shares: the shares of validation and test for parts that the corpus lacks.
         show: called with a line of progress.
-        more_settings: further settings, which index.json stores beside those of this function.
+        more_settings: further settings, which index.json stores together with these.
         download: whether the tokenizer may be downloaded from the hub.
         tokenizer: the tokenizer that `kind` names, if it is loaded already.
     """

@@ -1,6 +1,7 @@
 """The settings of a preparation, and whether existing tokens were made with them.
 
-index.json and state.json store the settings. A missing setting of an older version has its default.
+index.json and state.json store the settings. Files of older versions lack some settings, which then
+count as the values in DEFAULTS.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,9 +22,9 @@ NAMES_FOR_USERS = {
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Returns the names of differing settings as users know them.
+    """Returns the settings that differ, by their flags or by words that a user understands.
 
-    Sources are compared only if both name them.
+    The checksums of the sources are compared only if both have them.
     """
     old, new = DEFAULTS | dict(old), DEFAULTS | dict(new)
     if not (old["sources"] and new["sources"]):

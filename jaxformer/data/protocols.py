@@ -20,13 +20,13 @@ class TextSource(NamedTuple):
 
     name: str
     part: str  # the part of the prepared text: train, validation or test
-    size: int  # in bytes of a file or records of a split, as `Piece.after`
+    size: int  # bytes of a file, or records of a split; `Piece.after` counts in the same unit
     bytes: int  # approximate size of its text
     read: "Callable[[int], Iterator[Piece]]"  # from a start to the end
 
 
 class Corpus(NamedTuple):
-    """Places in reading order, the names of the classes of documents, and the files behind it."""
+    """A text as sources in reading order, the names of its documents' classes, and its files."""
 
     sources: tuple[TextSource, ...]
     labels: tuple[str, ...] = ()
@@ -75,5 +75,5 @@ class Data(Protocol):
     def unseen(self, member_key: jax.Array, batch: "Batch", /) -> jax.Array | None:
         """Returns (B,) booleans: True for examples that the member does not train on.
 
-        Returns None if overlap with the training set cannot be determined.
+        Returns None if the training stream is endless or cannot contain these examples.
         """

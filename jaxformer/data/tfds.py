@@ -152,9 +152,9 @@ def _preparation_error(name: str, error: Exception) -> UserError:
 
 
 def _check_servers(urls: Iterable[str]) -> None:
-    """Asks each server of the registered downloads once, which raises if one does not answer.
+    """Sends one request to each download server; raises an error if one does not answer.
 
-    TensorFlow Datasets would try eleven times, which takes minutes without a network.
+    TensorFlow Datasets would send eleven, which takes minutes without a network.
     """
     import requests
 

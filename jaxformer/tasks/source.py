@@ -132,7 +132,11 @@ class Source:
         return examples(self.task, self.key, index_B)
 
     def unseen(self, member_key: jax.Array, batch: Batch) -> jax.Array | None:
-        """Returns (B,) booleans: True for examples outside the finite training set."""
+        """Returns (B,) booleans: True for examples that training does not contain.
+
+        With a split by hash these are all examples but common ones (`Task.is_common`). Otherwise
+        they are those outside the finite training set; None if the stream is endless.
+        """
         return jax.jit(self._unseen)(member_key, batch)
 
     def _unseen(self, member_key: jax.Array, batch: Batch) -> jax.Array | None:
