@@ -114,7 +114,6 @@ def make_plan(args, papers: Mapping[str, Paper]) -> int:
             + " ".join(reasons[:3])
         )
     plan.write(planned, args.plan)
-    hours = 0.0
     for stage in planning.STAGES:
         in_stage = [row for row in planned.rows if row.stage == stage]
         print(f"stage {stage}: {len(in_stage)} rows")
@@ -140,7 +139,8 @@ def make_runs(args, planned: plan.Plan) -> int:
             runs.write_record(job.workdir, runs.record_file(folder, name_of[job.workdir]))
     left = [job for job in left if not job.is_finished()]
     if not left:
-        print(f"all {len(named)} runs of {planned.name} are done: `jaxformer confirm judge`.")
+        which = f"the rows {args.only!r} of {planned.name}" if args.only else planned.name
+        print(f"all {len(wanted)} runs of {which} are done: `jaxformer confirm judge`.")
         return 0
     check_budget(args.budget, left)
 

@@ -95,7 +95,10 @@ def _replica(cell: str, number: int) -> str:
 
 
 def _with_replicas(item: Item, row: PlannedRow) -> Item:
-    """Returns the item whose means over splits are over all splits of the plan."""
+    """Returns the item with its means over splits taken over the replicas of each split too.
+
+    A replica repeats the run of a split with other data, where a row needs more splits than it has.
+    """
     rules: dict[str, Rule] = {}
     for text, rule in item.rules.items():
         sides = [

@@ -126,7 +126,6 @@ def check(plan: Plan, papers: Mapping[str, Paper]) -> None:
 
 def item_of(papers: Mapping[str, Paper], row: PlannedRow) -> Item:
     """Returns the item of a planned row; raises UserError if it is gone."""
-    items = {item.name: item for paper in papers.values() for item in paper.items}
     if row.paper not in papers:
         raise unknown("paper of the plan", row.paper, papers)
     items = {item.name: item for item in papers[row.paper].items}

@@ -41,8 +41,8 @@ def make(name: str, rows: Sequence[Row], headlines: Collection[str] = ()) -> Pla
     """Plans all rows that new seeds can decide, in the order of worth for time.
 
     Args:
-      name: of the plan.
-      rows: of the ledger.
+      name: the name of the plan.
+      rows: the rows of the ledger.
       headlines: "PAPER: ITEM" of the rows that matter most.
     """
     runs: dict[str, PlannedConfig] = {}
@@ -56,7 +56,8 @@ def make(name: str, rows: Sequence[Row], headlines: Collection[str] = ()) -> Pla
 def seeds_of_row(row: Row) -> tuple[int, str]:
     """Returns the number of seeds that a row needs, and why a power of 90 % is not reached.
 
-    A rule of an open row that needs too many seeds is not waited for: the others are decided.
+    A rule of an open row that needs too many seeds does not raise the number. The other rules of
+    the row are still decided.
     """
     needed, limit = LEAST_SEEDS, ""
     for rule, finding in _rules_that_decide(row):

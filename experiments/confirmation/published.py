@@ -16,8 +16,8 @@ def read(folder: Path) -> dict[tuple[str, str], Confirmed]:
     Raises UserError if the plan or the verdicts were edited, or belong to different plans.
 
     Args:
-      folder: of PLAN.json and VERDICTS.json. Without a plan the result is empty, and without
-        verdicts all rows are not yet run.
+      folder: the folder of PLAN.json and VERDICTS.json. Without a plan the result is empty, and
+        without verdicts all rows are not yet run.
     """
     if not (folder / "PLAN.json").exists():
         return {}

@@ -80,6 +80,8 @@ class Item(NamedTuple):
 
 
 class Paper(NamedTuple):
+    """A paper with its tables and figures."""
+
     key: str  # "mixit"
     title: str
     source: str  # arXiv number or venue

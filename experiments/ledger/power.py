@@ -22,9 +22,9 @@ def seeds_for_rule(
     Args:
       rule: the rule.
       compared: the difference that was observed.
-      share: of the observed distance from the border that is assumed. A distance that decided a
-        rule is too large on average.
-      most: seeds.
+      share: the true distance from the border that is assumed, over the observed distance. An
+        observed distance that decided a rule is too large on average.
+      most: the largest number of seeds.
 
     Returns:
       (seeds, ""), or (0, the reason) if no number up to `most` suffices.
@@ -34,7 +34,7 @@ def seeds_for_rule(
     if not n:
         return 0, "no number of it depends on seeds"
     if math.isinf(compared.half):
-        return n + 2, ""  # which reveal the error
+        return n + 2, ""  # the error is known only after more seeds
     if compared.share is not None:
         distance *= math.copysign(1, gap - rule.by) * (-1 if rule.right.metric else 1)
         border = compared.share - distance / share
@@ -52,10 +52,10 @@ def power(distance: float, spread: float, test: float, seeds: int) -> float:
     """Returns the probability that the interval of a mean over seeds excludes the border.
 
     Args:
-      distance: of the true mean from the border.
+      distance: the distance of the true mean from the border.
       spread: the standard deviation between seeds.
       test: the standard error of the test set.
-      seeds: their number.
+      seeds: the number of seeds.
     """
     from scipy.special import nctdtr, ndtr
 
@@ -75,9 +75,9 @@ def seeds_for_share(share: float, border: float, most: int = MAX_SEEDS) -> int:
     """Returns the number of seeds whose Clopper-Pearson interval excludes the border, or 0.
 
     Args:
-      share: of the seeds that have an outcome, as it is assumed.
-      border: of the rule.
-      most: seeds.
+      share: the assumed share of the seeds that have an outcome.
+      border: the border of the rule.
+      most: the largest number of seeds.
     """
     from scipy.special import bdtr
 

@@ -25,7 +25,8 @@ def main(argv: Sequence[str]) -> int:
     records, _ = read.load(write.RESULTS)
     changed = rows_that_change(PAPERS, records)
     for name, verdicts in changed.items():
-        print(f"{name}: {verdicts[0]}; with half of it {verdicts[1]}, with twice {verdicts[2]}")
+        as_is, halved, doubled = verdicts
+        print(f"{name}: {as_is}; if margins are halved, {halved}; if they are doubled, {doubled}")
     print(f"{len(changed)} rows depend on a margin or a tolerance within a factor of 2")
     return 0
 

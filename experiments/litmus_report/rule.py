@@ -29,8 +29,8 @@ class Trained(NamedTuple):
 
     accuracy: Number
     seeds: int
-    rates: tuple[float, ...]  # chosen
-    tried: int  # learning rates
+    rates: tuple[float, ...]  # the chosen learning rates
+    tried: int  # the number of learning rates
     workdir: str  # "" if the run was not saved
 
 

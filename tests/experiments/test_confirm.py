@@ -288,3 +288,15 @@ def test_only_some_rows_of_a_plan_are_run(planned, tmp_path, capsys, monkeypatch
     assert len(started) == len(row.runs) < len(made.runs)
     assert confirm.main(["run", "--only=Tabel 1", *flags]) == 2
     assert "unknown row of the plan 'Tabel 1'" in capsys.readouterr().err
+
+
+def test_runs_of_some_rows_that_are_done_are_counted(planned, tmp_path, capsys, monkeypatch):
+    made, file = planned
+    monkeypatch.setattr(confirm, "PAPERS", PAPERS)
+    row = made.rows[-1]
+    copy = shutil.copy(file, tmp_path)
+    write_results(made, tmp_path / "records", skip=made.runs.keys() - row.runs)
+    flags = [f"--only={row.item}", f"--plan={copy}", f"--workdir={tmp_path / 'runs'}"]
+    assert confirm.main(["run", *flags]) == 0
+    expected = f"all {len(row.runs)} runs of the rows '{row.item}' of test-1 are done"
+    assert expected in capsys.readouterr().out
