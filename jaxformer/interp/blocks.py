@@ -1,16 +1,16 @@
-"""Runs a network block by block; blocks with equal numbers share one compiled program.
+"""Runs a network block by block; blocks that differ in parameters only share one compiled program.
 
     blocks = Blocks(model, params)
     clean = blocks.forward(tokens_BxT)                      every state of the residual stream
-    suffix = clean.suffix(start=9)                          tokens 9, 10, .. and the memory before
+    suffix = clean.suffix(start=9)                          tokens 9, 10, .. and the memory of 0..8
     states = blocks.run(12, new_states, suffix)             what leaves block_12
     logits = blocks.read(states)
 
 A change in block l at token p affects later blocks only, and later tokens only in a causal model.
-Such a change is computed from block l and token p on: earlier tokens are present as the keys and
-values of each block.
+Such a change is computed from block l and token p on. Earlier tokens enter as the memory of each
+block, their keys and values.
 
-Shape letters: see `jaxformer.interp`.
+Shape letters: see `jaxformer.interp`. Rows R are ordered by case, then by prompt.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ def count_blocks(model: Any) -> int:
 def one_block(model: Any, block: int) -> Any:
     """Returns the model that has only this block, as block_0.
 
-    The results of two blocks are equal if the blocks differ in their parameters only.
+    Two blocks that differ in their parameters only give equal models, so that jit compiles once.
     """
     spec = model.spec
     if isinstance(model, Recall):
@@ -143,11 +143,11 @@ class Blocks:
     def run(
         self, block: int, states_RxTxN: jax.Array, suffix: Suffix, params: Any = None
     ) -> jax.Array:
-        """Returns what leaves a block if these states enter it; the cases of R are slowest.
+        """Returns the states (R, T, N) that leave a block if these states enter it.
 
         Args:
             block: the number of the block.
-            states_RxTxN: what enters it.
+            states_RxTxN: the states that enter it.
             suffix: the tokens of the states, and the memory of earlier tokens.
             params: the parameters of the block, if they differ from those of the network.
         """
@@ -158,7 +158,7 @@ class Blocks:
         return _run(model, all_params, suffix.tokens_BxT, states_RxTxN, memory, suffix.start)[0]
 
     def run_from(self, block: int, states_RxTxN: jax.Array, suffix: Suffix) -> jax.Array:
-        """Returns the last states if these states enter a block; block L runs nothing."""
+        """Returns the last states if these states enter a block; for block L they are the same."""
         for i in range(block, self.n_blocks):
             states_RxTxN = self.run(i, states_RxTxN, suffix)
         return states_RxTxN
@@ -189,7 +189,7 @@ def block_output(
     Args:
         model, params: the model of one block, as from `Blocks.of_block`.
         tokens_BxT: the tokens of the states.
-        states_RxTxN: what enters the block; R is a multiple of B.
+        states_RxTxN: the states that enter the block; R is a multiple of B.
         memory: keys and values of the block for B prompts; None in a pass over whole prompts.
         start: the position of the first of the T tokens.
         edits: {address within the block: new value}.

@@ -11,7 +11,8 @@ Each returns the scores (L, C, B) by block, component and pair. The components o
 attention, its MLP and its heads, in the order of `names`. All components of a block run as one
 batch from this block on, and all blocks share one compiled program (`jaxformer.interp.blocks`).
 
-Shapes: B pairs, T tokens, N width, H heads, D head width, L blocks, C components of a block.
+Shapes: B pairs, T tokens, N width, H heads, D head width, L blocks, C components of a block,
+K scored positions, F fractions of the rank, R = C B rows.
 """
 
 from collections.abc import Callable

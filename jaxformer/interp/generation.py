@@ -12,6 +12,9 @@ of a new token:
 
 No attention weights are kept while tokens are drawn. `capture` reads activations in one pass over
 prompt and new tokens at the end; a causal model gives the same values.
+
+Shape letters: B prompts, T tokens of the prompts, N new tokens, S = T + N, V vocabulary, K stop
+tokens.
 """
 
 import functools
@@ -190,7 +193,7 @@ def _split(edits: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _joined(options: Options, arrays: Sequence[jax.Array]) -> dict[str, Any]:
-    """Returns the edits of which `_split` has made parts."""
+    """Returns the edits that `_split` has taken apart."""
     rest = iter(arrays)
     leaves = [next(rest) if function is None else function for function in options.functions]
     return dict(zip(options.patterns, options.structure.unflatten(leaves), strict=True))

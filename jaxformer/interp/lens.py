@@ -72,8 +72,8 @@ def stream_logit_lens(
         model: a model with activation addresses.
         params: its parameters.
         *inputs: the inputs of the model, such as tokens (B, T).
-        names: a pattern of addresses of the residual stream.
-        positions: the positions that are read; None for all.
+        names: a pattern of residual states, as in `logit_lens`.
+        positions: the positions at which to read, as in `logit_lens`.
     """
     states, inputs = _states(model, params, inputs, names, positions)
     for address, x in states.items():
@@ -106,7 +106,10 @@ def _read_one(model: Any, params: Any, states_BxTxN: jax.Array, inputs: Any) -> 
 
 @lru_cache(maxsize=8)
 def _reader(model: Any) -> Any:
-    """Returns a program: states (S, B, T, N) to logits (S, B, T, V) as if of the last block."""
+    """Returns a jitted function of parameters, states (S, B, T, N) and inputs.
+
+    It reads the states as those of the last block and returns logits (S, B, T, V).
+    """
 
     def read(params, states_SxBxTxN, inputs):
         last = f"block_{_count_blocks(params) - 1}/states"

@@ -20,8 +20,11 @@ def cut_params(params: Any, kinds: Sequence[str], fractions: Sequence[float]) ->
 
     Args:
         params: the parameters of one block.
-        kinds: the modules to cut, "attn" and "mlp", each alone. They change fastest in the result.
-        fractions: of the rank.
+        kinds: the modules to cut, such as "attn" and "mlp"; each entry of the result cuts one.
+        fractions: the fractions of the rank to keep.
+
+    Returns:
+        The parameters for fractions[0] and each kind, then for fractions[1], and so on.
     """
     new: dict[str, dict[float, Any]] = {}  # {path: {fraction: matrix}}
     # For matrices of this size, several threads wait for each other: five times the CPU time.

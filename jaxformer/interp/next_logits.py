@@ -1,6 +1,6 @@
 """Three ways to the logits of a new token: published models, models with a cache, all others.
 
-Shapes: T tokens of the prompts, S of prompts and new tokens.
+Shape letters: B prompts, T tokens of the prompts, S tokens of prompts and continuations.
 """
 
 from collections.abc import Callable, Mapping

@@ -12,7 +12,8 @@ def causal_attention_entropy(weights_BxHxTxT: jax.Array) -> jax.Array:
     """Returns the mean entropy of causal attention rows over ln(number of visible tokens), (B,).
 
     1 is uniform attention, 0 attends to one token. Row 0 sees one token and is left out. Fixed
-    mixing has negative entries and no entropy. `training.probes` has attention without a mask.
+    mixing has negative entries and no entropy. For attention without a mask use
+    `training.probes.full_attention_entropy`.
     """
     length = weights_BxHxTxT.shape[-1]
     p = weights_BxHxTxT

@@ -97,7 +97,7 @@ def remove_temporaries(folder: Path) -> None:
 
 @contextlib.contextmanager
 def errors_name(file: Path) -> Iterator[None]:
-    """Puts a file's path into OSErrors: a full disk names no file, a temporary file its own."""
+    """Puts a file's path into OSErrors, which name no file or a temporary one otherwise."""
     try:
         yield
     except OSError as error:

@@ -74,7 +74,7 @@ class Checkpoints:
         return max(self._complete, default=None)
 
     def save(self, step: int, state: Any, note: dict[str, Any]) -> None:
-        """Begins to write a checkpoint and returns; a complete checkpoint of the step is kept.
+        """Begins to write a checkpoint and returns; an existing complete one is not written again.
 
         Args:
             step: the number of the checkpoint.

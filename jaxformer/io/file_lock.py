@@ -31,5 +31,8 @@ def wait_for_lock(file: Any) -> None:
 
 
 def refuse_links(name: str, flags: int) -> int:
-    """Opens a file for `open`; fails on links, which could lead to the file of another user."""
+    """Opens a file unless it is a symbolic link, which could lead to the file of another user.
+
+    It is an `opener` for the built-in `open`.
+    """
     return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)

@@ -102,7 +102,7 @@ class Workdir:
     def rows_difference(self, expected: Fingerprint | None) -> str:
         """Returns why the rows do not have the fingerprint in a checkpoint, or ""."""
         why = self._rows.difference(expected) if is_writer() and expected else ""
-        return why and f"of metrics.jsonl: {why}"
+        return why and f"metrics.jsonl: {why}"
 
     def resume_rows(self, expected: Fingerprint | None, step: int) -> None:
         """Deletes the rows after a checkpoint, which the resumed run will write again."""
