@@ -179,7 +179,7 @@ def tap(module: Any, name: str, value: jax.Array, plotted: bool = False) -> jax.
         return value
     address = "/".join((*module.path, name))
     addresses = [f"{block}/{address}" for block in request.blocks] or [address]
-    for block_address in addresses:  # several only without edits
+    for block_address in addresses:  # several only in a scan, which runs only without edits
         value = request.record(block_address, value)
     if any(request.keeps(block_address) for block_address in addresses):
         module.sow(INTERMEDIATES, name, value, reduce_fn=_last)

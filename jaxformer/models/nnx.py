@@ -58,7 +58,7 @@ class FromNNX:
         return {"params": paths.unflatten(leaves)}
 
     def apply(self, variables: Mapping[str, Any], *inputs: Any, mutable: Any = False) -> Any:
-        """Returns the module's output; with `mutable` also the collections it wrote, none."""
+        """Returns the module's output; with `mutable` also {}, since it writes no collections."""
         graph, shapes = self._abstract
         leaves = paths.flatten(variables["params"])
         params = [

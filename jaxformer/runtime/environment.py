@@ -23,7 +23,7 @@ PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "nump
 
 
 def environment() -> dict[str, Any]:
-    """Returns what equal bits depend on (versions, device, cores, flags) and the commit."""
+    """Returns what decides the bits of results (versions, device, cores, flags), and the commit."""
     versions = {}
     for package in PACKAGES:
         try:

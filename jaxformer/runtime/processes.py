@@ -76,7 +76,7 @@ def finish() -> None:
 
 
 def fail(error: BaseException) -> None:
-    """Prints the error of this process, ends it, and tells the other processes of the job.
+    """Prints the error of this process, notifies the other processes of the job, and ends this one.
 
     An error that follows from the end of another process is not printed: the watchdog names that
     process. A process that is not part of a job returns.

@@ -1,6 +1,6 @@
-"""Import path of the programs: the packages `experiments` and `configs`.
+"""Import path of the command-line programs: the packages `experiments` and `configs`.
 
-They lie beside the package in a clone, and in its folder `lab` where a wheel is installed.
+In a clone they are next to the package. A wheel has them in the package's folder `lab`.
 """
 
 import importlib

@@ -23,8 +23,8 @@ class StatusLine:
     """
 
     def __init__(self, screen_period: float = 0.2, pipe_period: float = 10.0) -> None:
-        self.handle: Any = None  # of the output of a notebook cell
-        self.is_open = False  # whether the cursor of the terminal stands behind the text
+        self.handle: Any = None  # updates the output of a notebook cell
+        self.is_open = False  # whether the line of the terminal has not been ended yet
         self.is_terminal = sys.stderr.isatty()
         self.is_notebook = _in_notebook()
         self.period = screen_period if self.is_terminal or self.is_notebook else pipe_period

@@ -25,11 +25,12 @@ MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 DEFAULT_ALIGNMENT = 32  # bytes
 MAX_AXES = 4
-# Types of metadata values: {number in the file: format of `struct`}; strings and arrays apart.
+# {type of a metadata value, as a number in the file: its format in `struct`}
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?"}
 NUMBERS |= {10: "Q", 11: "q", 12: "d"}
-FLOAT32, STRING, ARRAY = 6, 8, 9
+FLOAT32, STRING, ARRAY = 6, 8, 9  # types that are read in another way
 MIN_STRING_BYTES = 8  # an empty string is its length alone
+MIN_TABLE_ROW_BYTES = MIN_STRING_BYTES + 4 + 4 + 8  # name, number of axes, quantisation, offset
 
 
 class StoredTensor(NamedTuple):
@@ -70,7 +71,8 @@ class GGUFFile:
         for _ in range(header.checked_count(n_values, MIN_STRING_BYTES)):
             name = header.string()
             self.metadata[name] = header.value(header.number("I"))
-        table = [header.table_row() for _ in range(header.checked_count(n_tensors, 24))]
+        n_rows = header.checked_count(n_tensors, MIN_TABLE_ROW_BYTES)
+        table = [header.table_row() for _ in range(n_rows)]
         alignment = self.metadata.get("general.alignment", DEFAULT_ALIGNMENT)
         if not isinstance(alignment, int) or alignment < 1:
             raise ValueError(f"its alignment is {alignment!r}")
@@ -90,12 +92,14 @@ class GGUFFile:
         gguf, name = _package(), one_line(name, 60)
         try:
             quantisation = gguf.GGMLQuantizationType(kind)
-            values, size = gguf.GGML_QUANT_SIZES[quantisation]
+            block_values, block_bytes = gguf.GGML_QUANT_SIZES[quantisation]
         except (ValueError, KeyError):
             raise UserError(f"{self.file}: {name} has the unknown quantisation {kind}.") from None
-        if not shape or shape[-1] % values:
-            raise ValueError(f"{name} of shape {shape} has no whole blocks of {values} values")
-        stop = start + math.prod(shape) // values * size
+        if not shape or shape[-1] % block_values:
+            raise ValueError(
+                f"{name} of shape {shape} has no whole blocks of {block_values} values"
+            )
+        stop = start + math.prod(shape) // block_values * block_bytes
         if stop > len(self._content):
             raise ValueError(
                 f"it has {len(self._content):,} bytes, and {name} needs {stop:,}: it is truncated"
@@ -105,8 +109,8 @@ class GGUFFile:
     def tensor(self, name: str) -> np.ndarray:
         """Returns a tensor, dequantised to float32."""
         gguf, stored = _package(), self.tensors[name]
-        values, size = gguf.GGML_QUANT_SIZES[stored.quantisation]
-        bytes_shape = (*stored.shape[:-1], stored.shape[-1] // values * size)
+        block_values, block_bytes = gguf.GGML_QUANT_SIZES[stored.quantisation]
+        bytes_shape = (*stored.shape[:-1], stored.shape[-1] // block_values * block_bytes)
         content = np.frombuffer(self._content, np.uint8, stored.stop - stored.start, stored.start)
         try:
             return gguf.dequantize(content.reshape(bytes_shape), stored.quantisation)

@@ -80,8 +80,10 @@ def _gemma3(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, An
 class Architecture(NamedTuple):
     """A row of the table of architectures."""
 
-    model_type: str  # of config.json
-    class_name: str  # of transformers
+    model_type: str  # the field of config.json
+    class_name: str  # the class in transformers
+    # Maps the fields so far, and a function that reads the metadata of the architecture by name,
+    # to further fields of config.json.
     more_fields: Callable[[dict[str, Any], Callable[[str], Any]], dict[str, Any]]
     is_permuted: bool = False  # rows of query and key
     is_norm_shifted: bool = False  # norms are stored as 1 + w

@@ -44,13 +44,6 @@ class Pretrained(nn.Module):
     """The network: tokens (B, T) to logits (B, T, V), or (B, K, V) at `positions_BxK` only.
 
     Encoders without a head for masked tokens return their last states, (B, T, N).
-
-    Args:
-      real_BxT: booleans, false at padding on the left or right. Nothing attends to padding, and it
-        does not count as a position.
-      cache: keys and values of earlier tokens, which these tokens continue. The output is then
-        (logits, cache). With mutable=["cache"] the module stores a cache of `spec.length` tokens.
-      types_BxT: the segment of each token, for models with segments; by default the first.
     """
 
     spec: PretrainedSpec
@@ -64,6 +57,17 @@ class Pretrained(nn.Module):
         cache: Cache | None = None,
         types_BxT: jax.Array | None = None,
     ) -> Any:
+        """Returns the logits, or (logits, cache) if a cache is given.
+
+        Args:
+          tokens_BxT: the tokens.
+          positions_BxK: the positions at which logits are returned; None for all.
+          real_BxT: booleans, false at padding on the left or right. Nothing attends to padding, and
+            it does not count as a position.
+          cache: keys and values of earlier tokens, which these tokens continue. With
+            mutable=["cache"] the module stores a cache of `spec.length` tokens by itself.
+          types_BxT: the segment of each token, for models with segments; by default the first.
+        """
         spec, (n_batch, T) = self.spec, tokens_BxT.shape
         real_BxT = jnp.ones((n_batch, T), bool) if real_BxT is None else real_BxT.astype(bool)
         stored = None

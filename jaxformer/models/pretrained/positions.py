@@ -55,7 +55,6 @@ def visible(seen_BxS: jax.Array, start: Any, T: int, window: int, causal: bool =
     Each token attends to itself, so that rows of padding have finite weights.
 
     Args:
-      spec: the numbers of the model.
       seen_BxS: booleans, true at slots with a real token.
       start: the slot of the first of the T tokens.
       T: the number of tokens.
