@@ -86,7 +86,8 @@ CONTENTS = {
     ],
     "Theory": ["signal", "sde", "mixit", "associations", "attention_paths"],
     "Papers": [f"papers/{key}" for key in PAPERS],
-    "Results": [f"results/{key}" for key in PAPERS] + ["verdicts", "flags", "derivations", "coverage"],
+    "Results": [f"results/{key}" for key in PAPERS]
+    + ["verdicts", "flags", "derivations", "coverage"],
     "Notes to the authors": [
         f"notes/{name}"
         for name in (
