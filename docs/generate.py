@@ -82,7 +82,7 @@ def tasks() -> list[str]:
 
 def models() -> list[str]:
     """A section for each model of a config, and the variants of the papers."""
-    lines = ["`vocab_size` and `length` are those of the task unless a config says its own.", ""]
+    lines = ["`vocab_size` and `length` are those of the task unless a config sets them.", ""]
     for name, (_, spec) in build.MODELS.items():
         lines += [f"## {name}", "", *_about(sys.modules[spec.__module__]), *_fields_of(spec)]
     lines += [

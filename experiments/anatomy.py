@@ -1,4 +1,4 @@
-"""Says what each part of one transformer does: what must be trained, may stay random, can go.
+"""Finds out what each part of one transformer does: what must be trained and what can go.
 
     jaxformer anatomy --task mypackage.tasks:Sort
     jaxformer anatomy runs/mine

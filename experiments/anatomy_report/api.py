@@ -1,4 +1,4 @@
-"""`jaxformer.anatomy`: says what each part of one transformer does."""
+"""`jaxformer.anatomy`: finds out what each part of one transformer does."""
 
 import contextlib
 import math
@@ -44,7 +44,7 @@ def anatomy(
     progress: bool = True,
     **options: Any,
 ) -> Report:
-    """Says what each part of a transformer does: what must be trained and what can go.
+    """Finds out what each part of a transformer does: what must be trained and what can go.
 
     For a task and a run it trains the network without each part, and examines the trained network.
     For a published model it examines the network on pairs of prompts.
@@ -268,7 +268,7 @@ def members_folder(folder: Path, subject: Subject) -> Path:
 
 
 def stop_line(study: Study, stopped: int, is_complete: bool, folder: Path | None) -> str:
-    """Returns the line that says why some verdicts are open."""
+    """Returns the line that explains why some verdicts are open."""
     open_cells = sum(row.outcome == "open" for row in study.table().rows)
     missing = len(study.variants) - len(study.table().rows)
     state = f"{open_cells + missing} of {len(study.variants)} comparisons are open"

@@ -30,7 +30,7 @@ PROGRAMS = {
     "train": Program("experiments.run", "the same as run", "--config"),
     "sweep": Program("experiments.sweep", "run a grid or a search over config fields", "--config"),
     "litmus": Program("experiments.litmus", "test whether a task needs attention", "--task"),
-    "anatomy": Program("experiments.anatomy", "say what each part of a transformer does"),
+    "anatomy": Program("experiments.anatomy", "find out what each part of a transformer does"),
     "look": Program("experiments.look", "show the attention of a run"),
     "compare": Program("experiments.compare", "compare runs, with intervals"),
     "cut": Program("experiments.cut", "reduce the rank of matrices of a published model"),

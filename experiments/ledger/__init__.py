@@ -1,0 +1,1 @@
+"""The ledger: records of runs, the rules of claims, statistics and verdicts."""

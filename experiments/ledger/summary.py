@@ -95,7 +95,7 @@ def apart(rows: Sequence[Row]) -> str:
     reasons = {
         "repeat a claim": sum(bool(row.item.repeats) for row in rows),
         "are questions of our own": sum(OURS in row.item.flags for row in rows),
-        "are outside the conditions of the claim or too easy to fail": sum(
+        "are outside the conditions of the claim or too easy for a rule to fail": sum(
             not row.item.repeats and bool({OUTSIDE, EASY} & {*row.item.flags}) for row in rows
         ),
     }

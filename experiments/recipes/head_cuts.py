@@ -1,7 +1,7 @@
 """Test scores of trained networks without some of their heads.
 
-The strongest induction head is the one with the highest score `induction` of `look.py`; it lies in
-a layer that has one before it. The cuts are in its layer:
+The strongest induction head is the head with the highest score `induction` of `look.py`, in any
+layer but the first. The cuts are in its layer:
 
     strongest head cut    this head
     weakest head cut      the head with the lowest score, for comparison
@@ -30,7 +30,7 @@ def accuracies(
     """Returns "accuracy/CUT" of each cut for each network.
 
     Args:
-        setup: of the run; its model must have at least two layers, else the result is empty.
+        setup: the setup of the run. The result is empty for a model with fewer than two layers.
         networks: the parameters of each network.
         insides: the scores of the heads of each network.
         test: the test set.

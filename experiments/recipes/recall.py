@@ -4,8 +4,8 @@ build -> train (first on clean data, if configured) with probes -> truncations -
 
 The fields of `config.recall`:
     probe_every     steps between two probes
-    early           the first steps on clean data, and likewise on noisy data: every second of them
-                    has a probe
+    early           number of steps at the beginning of clean and again of noisy data, of which
+                    every second one has a probe
     pretrain_steps  steps on clean data (alpha = 0) before the noisy data
     truncate        regular expressions for the paths of the matrices to truncate
     fractions       fractions of the rank that truncated matrices have

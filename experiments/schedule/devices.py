@@ -143,7 +143,8 @@ def make_slots(
     is_divisible = devices.kind in ("cuda", "tpu")
     if size > n:
         label = LABELS[devices.kind] + "s" * (n > 1)
-        raise UserError(f"--devices-per-run must be at most {n}: there is {n} {label}.")
+        verb = "are" if n > 1 else "is"
+        raise UserError(f"--devices-per-run must be at most {n}: there {verb} {n} {label}.")
     groups = n // size
     n_slots = processes or (groups if is_divisible else default_on_cpu)
     if n_slots > MAX_PROCESSES:

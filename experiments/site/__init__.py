@@ -1,0 +1,1 @@
+"""Pages that show the ledger: HTML, Markdown and their charts."""

@@ -44,8 +44,8 @@ def section(confirmations: Confirmations, link) -> list[str]:
     """Returns the list of confirmations, reversed ones first; [] while none was run.
 
     Args:
-      confirmations: of all planned rows.
-      link: returns the link to a row from its paper and name.
+      confirmations: the confirmations of all planned rows.
+      link: a function that returns the link to a row from its paper and name.
     """
     lines = [
         f"- **{row.outcome}**: {link(row.paper, row.item)}: {_change(row)} ({_seeds(row)})."

@@ -21,6 +21,8 @@ MAX_SIMILAR_PICTURES = 3  # of runs whose configs differ only in numbers
 
 
 class Figure(NamedTuple):
+    """A figure of the page with its numbers and the records that it shows."""
+
     title: str
     html: str  # <svg> or <img> elements
     legend: str

@@ -16,8 +16,8 @@ class Chart(NamedTuple):
 
     axis: svg.Axis
     dots: list[svg.Dot]
-    theory: str = ""  # the diamonds
-    level: str = ""  # the dashed lines
+    theory: str = ""  # the legend of the diamonds; "" without diamonds
+    level: str = ""  # the legend of the dashed lines; "" without lines
 
     def html(self) -> str:
         numbers = ", ".join(

@@ -74,10 +74,10 @@ def findings(
     """Returns docs/findings.md with its two tables, all verdicts and confirmations replaced.
 
     Args:
-      text: of docs/findings.md.
-      rows: of the ledger.
+      text: the text of docs/findings.md.
+      rows: the rows of the ledger.
       counts: the table of verdicts by paper.
-      confirmations: of all planned rows.
+      confirmations: the confirmations of all planned rows.
     """
     text = with_verdicts(text, rows, confirmations)
     text = _replace(text, LEDGER, [*counts, "", summary.late(rows)])
@@ -85,7 +85,7 @@ def findings(
 
 
 def clone_line(pyproject: str) -> str:
-    """Returns the sentence of README.md that says how to get the project.
+    """Returns the sentence of README.md about how to get the project.
 
     Args:
       pyproject: the text of pyproject.toml, whose field tool.jaxformer.clone_url may be empty.

@@ -96,8 +96,8 @@ def run_details(records: list[Record], attached: Attachments) -> str:
             "record": attached.record(record),
         }
         rows = "".join(f"<dt>{k}</dt><dd>{v}</dd>" for k, v in facts.items())
-        why = f"{record.standing.capitalize()}: {escape(record.stale)}"
-        old = f'<p class="problem">{why}</p>' if record.stale else ""
+        reason = f"{record.standing.capitalize()}: {escape(record.stale)}"
+        old = f'<p class="problem">{reason}</p>' if record.stale else ""
         blocks.append(f'{old}<dl class="made">{rows}</dl><pre>{escape(record.command)}</pre>')
     return "".join(blocks)
 

@@ -41,6 +41,8 @@ class Series(NamedTuple):
 
 
 class Axis(NamedTuple):
+    """The label, scale, limits and ticks of an axis."""
+
     label: str
     log: bool = False
     limits: tuple[float, float] | None = None

@@ -50,7 +50,7 @@ def _side(row: Row, side: Side) -> str:
     if side.is_baseline:
         return f"the baseline {name}{of}"
     if side.minus:
-        return f"{name}{of} less that of {escape(side.minus)}"
+        return f"{name}{of} minus that of {escape(side.minus)}"
     return f"{name}{of}"
 
 

@@ -75,7 +75,7 @@ def measure_lemmas(
 
 
 def _theorem_1(key, alpha, delta, sizes: Sizes) -> list[Row]:
-    """Compares margins with the printed ones; a gap is the largest over trials, over the error."""
+    """Compares margins with the printed ones: the largest gap of a trial, divided by the error."""
     N, T, samples, trials = sizes[:4]
     errors, rows = one_step.margin_errors(N, T, samples, alpha, delta), []
     for name, inputs in INPUTS.items():

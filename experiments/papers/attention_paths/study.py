@@ -203,7 +203,7 @@ def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
 
 
 def _sampled(scan, data, heads, temperature: float, sets: dict[str, Batch], collect: Collect):
-    """Samples the posterior at the exact width.
+    """Samples the exact posterior of the network of the first width.
 
     Returns:
       Accuracies and diagnostics of the chains, and E[U]; or None if sampling was stopped.

@@ -82,10 +82,10 @@ def measure_trainability(
 def share_on_predicted_side(
     measured_BxAxS: np.ndarray, alpha_A: np.ndarray, edge_B: np.ndarray, epsilon: float
 ) -> np.ndarray:
-    """Returns the share of points (beta, alpha_SA) at which the theory predicts the collapse, (S,).
+    """Returns the share of points (beta, alpha_SA) at which the theory's prediction is right, (S,).
 
-    The theory predicts that a network collapses if alpha_SA < alpha_c(beta). Points close to
-    alpha_c do not count.
+    The theory predicts that a network collapses if alpha_SA < alpha_c(beta), and otherwise not.
+    Points close to alpha_c do not count.
 
     Args:
       measured_BxAxS: The cosines of networks after their last layer.
