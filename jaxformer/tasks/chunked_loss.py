@@ -42,9 +42,9 @@ class DeferredLogits(NamedTuple):
         n = targets_BxK.size
         chunk = min(math.ceil(self.chunk * n / total), n)
         width, padding = h_BxKxN.shape[2], -n % chunk
-        h_CxPxN = jnp.pad(h_BxKxN.reshape(n, width), ((0, padding), (0, 0)))
+        padded_h = jnp.pad(h_BxKxN.reshape(n, width), ((0, padding), (0, 0)))
+        h_CxPxN = padded_h.reshape(-1, chunk, width)
         targets_CxP = jnp.pad(targets_BxK.reshape(n), (0, padding)).reshape(-1, chunk)
-        h_CxPxN = h_CxPxN.reshape(-1, chunk, width)
         scores: Any = _scores(dtype, h_CxPxN, self.kernel_NxV, targets_CxP)
         nats_BxK, best_BxK = (x.reshape(-1)[:n].reshape(targets_BxK.shape) for x in scores)
         return nats_BxK, best_BxK

@@ -26,7 +26,7 @@ class Batch(NamedTuple):
     weights have the shape (B, K).
     """
 
-    inputs: jax.Array  # (B, T) int32
+    inputs: jax.Array  # (B, T) int32, or (B, T, n) vectors if the task has no vocabulary
     targets: jax.Array  # (B, T) int32
     weights: jax.Array  # (B, T) float
 
@@ -163,7 +163,7 @@ class Task(ABC):
 
     @property
     def declared(self) -> Declared | None:
-        """The names of all scores and baselines, or None if only a run can tell."""
+        """The names of all scores and baselines; None if they are known only after a run."""
         return None
 
     def summary(self, means: dict[str, float], trainable: int) -> dict[str, float]:

@@ -16,7 +16,7 @@ from jaxformer.tasks.task import Batch, Task
 
 N_FITTING_EXAMPLES = 40_000
 DRAW_BATCH_SIZE = 1000
-FITTING_SEED = 20_26  # no data stream of a run uses it
+FITTING_SEED = 2026  # no data stream of a run uses it
 
 
 @functools.lru_cache(maxsize=2)
@@ -51,7 +51,7 @@ def best_constant(fit: Batch, test: Batch) -> float:
 
 
 def unigram_loss(fit: Batch, test: Batch) -> float:
-    """Returns the nats by scored token of the predictor that knows only answer frequencies."""
+    """Returns the loss of predicting each answer with its frequency, in nats per scored token."""
     fit_answers, test_answers = _scored(fit, fit.targets), _scored(test, test.targets)
     counts_V = 0.5 + np.bincount(fit_answers, minlength=test_answers.max() + 1)
     return float(-np.log(counts_V[test_answers] / counts_V.sum()).mean())

@@ -25,7 +25,7 @@ def curves(
 
     Args:
       runs: {label: rows of a metrics.jsonl}.
-      baselines: {name: score} of trivial predictors, drawn as horizontal lines.
+      baselines: {name: score} of trivial predictors; the first four become horizontal lines.
       chosen: {label: which members to draw}; all members of other runs are drawn.
       figure: an empty figure to draw on.
       title: the line above the panels; by default the last validation accuracy of each run.

@@ -36,7 +36,10 @@ class Logger(Callback):
 
 
 class Loggers(Logger):
-    """The loggers of a run as one. A logger that raises is reported once and disabled."""
+    """The loggers of a run as one. A logger that raises is reported once and disabled.
+
+    Loggers receive rows, results and steps, but no sessions, programs and dispatches.
+    """
 
     at_start = True
 

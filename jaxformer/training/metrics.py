@@ -17,7 +17,11 @@ class Mean(NamedTuple):
 
 
 def weighted_mean(value, weight) -> Mean:
-    """Returns sum(w v) / sum(w) and its error, sqrt(sum w^2 (v - mean)^2) / sum(w) of a ratio."""
+    """Returns the mean sum(w v) / sum(w) of values v with weights w, and its standard error.
+
+    The error is that of a ratio, sqrt(n / (n - 1) sum(w^2 (v - mean)^2)) / sum(w), where n counts
+    the positive weights.
+    """
     value, weight = np.asarray(value, np.float64), np.asarray(weight, np.float64)
     n, total = int((weight > 0).sum()), weight.sum()
     if n == 0:

@@ -35,7 +35,15 @@ PROBES = {"attention_entropy": (".*/attn/weights", full_attention_entropy)}
 
 
 def attach(model: Any, probes: Sequence[str]) -> Any:
-    """Returns apply(params, tokens, positions) -> (logits, {probe: number}), or None."""
+    """Returns a model's forward pass with probes, None if there are no probes.
+
+    Args:
+      model: a model with activation addresses.
+      probes: names of PROBES.
+
+    Returns:
+      apply(params, tokens, positions) -> (logits, {probe: number}), or None.
+    """
     for name in probes:
         check_choice("probe", name, PROBES)
     if not probes:

@@ -20,7 +20,7 @@ class Result:
     config: Mapping[str, Any]  # with all defaults
     overrides: Mapping[str, Any]
     config_hash: str
-    scale: str
+    scale: str  # the argument `scale` of the config, such as "tiny"
     seeds: Sequence[int]
     metrics: Mapping[str, Mean]  # over the seeds of the chosen members
     # An entry for each member: seed, learning_rate, metrics, diverged_at. Members of a population

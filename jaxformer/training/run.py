@@ -89,7 +89,10 @@ def train_phases(
         announce(setup)
         print(memory_line)
         if idle := jax.device_count() - setup.mesh.size:
-            print(f"note: {idle} of {jax.device_count()} devices are not used (devices.*).")
+            print(
+                f"note: {idle} of {jax.device_count()} devices are not used; the fields of "
+                "config.devices set the sizes of the mesh."
+            )
     with ExitStack() as stack:
         folder = workdir.path and workdir / "ckpt"
         checkpoints = stack.enter_context(Checkpoints(folder)) if folder else None

@@ -82,6 +82,7 @@ class Session(Callback):
     def on_step(self, state: TrainState, step: int) -> bool:
         """Shows progress, saves when due, and returns whether training must stop."""
         number = largest(self.interrupt.signal)  # a signal to one process stops all
+        # A stop waits for the end of a row, because a checkpoint cannot store a part of one.
         stop = bool(number) and not self.window
         self.signal = number if stop else 0
         is_due = bool(agree(int(time.monotonic() - self.saved_at > SAVE_SECONDS)))
@@ -173,9 +174,9 @@ class Session(Callback):
         if _all_diverged(state):
             saved = ""
             if self.saved_step:
-                saved = f" the last good state is step {self.saved_step} in {folder}."
+                saved = f" The last good state is step {self.saved_step} in {folder}."
             raise UserError(
-                f"the loss was not finite at step {np.asarray(state.diverged_at).max()};{saved} "
+                f"the loss was not finite at step {np.asarray(state.diverged_at).max()}.{saved} "
                 "Try a lower learning rate (optim.learning_rate)."
             )
         if self.is_finished(step):

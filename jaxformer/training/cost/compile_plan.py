@@ -27,7 +27,8 @@ from jaxformer.training.cost.targets import Target, devices_of
 from jaxformer.training.setup import Setup
 
 LARGEST_BUFFERS = 5
-# Matrix products of NVIDIA GPUs by library calls: others are chosen by timing them on the card.
+# NVIDIA GPUs: matrix products by library calls, because XLA chooses among its own kernels by timing
+# them on the GPU, which may be absent.
 COMPILER_OPTIONS = {"cuda": {"xla_gpu_enable_triton_gemm": False, "xla_gpu_autotune_level": 0}}
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 

@@ -1,4 +1,4 @@
-"""The memory of a run, estimated by shapes, and the memory that a device has."""
+"""The memory of a run, estimated from the shapes of its arrays, and the memory of a device."""
 
 import math
 import resource
@@ -31,7 +31,7 @@ DEFAULT_STATE_COPIES = 2
 def check_memory(phases: Sequence[Phase]) -> str:
     """Returns a line on the memory of a population; raises if it does not fit.
 
-    It compares shapes with the free memory of a device and compiles nothing.
+    It compares an estimate from shapes with the free memory of a device and compiles nothing.
     """
     setup = max((phase.setup for phase in phases), key=state_bytes)
     check_data(setup.data)

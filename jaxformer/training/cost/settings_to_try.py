@@ -1,4 +1,4 @@
-"""Settings that lower the memory of a step, and what each of them would give."""
+"""Settings that lower the memory of a step, with an estimate of the memory under each of them."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -14,12 +14,12 @@ from jaxformer.training.cost.memory import (
 )
 from jaxformer.training.setup import Setup
 
-CHUNK = 4096
-PARTS = 4
+CHUNK = 4096  # the value of train.loss_chunk to try
+PARTS = 4  # the factor of train.accumulate to try
 
 
 class Option(NamedTuple):
-    """A setting and the memory of a device with it, estimated by shapes."""
+    """A setting and the memory of a device with it, estimated from the shapes of arrays."""
 
     setting: str
     bytes: int
@@ -28,7 +28,7 @@ class Option(NamedTuple):
     def __str__(self) -> str:
         return (
             f"{self.setting}: about {byte_size(self.bytes)} instead of "
-            f"{byte_size(self.bytes_today)} by shapes"
+            f"{byte_size(self.bytes_today)}, estimated from shapes"
         )
 
 

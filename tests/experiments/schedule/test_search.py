@@ -49,7 +49,7 @@ folder = pathlib.Path(arguments["--workdir"])
 folder.mkdir(parents=True, exist_ok=True)
 rate = float(arguments["--config.optim.learning_rate"].rstrip(","))
 if rate > 0.03:
-    print("error: the loss was not finite at step 3; Try a lower learning rate.")
+    print("error: the loss was not finite at step 3. Try a lower learning rate.")
     sys.exit(2)
 score = 1 - abs(math.log10(rate) + 3) / 10 - abs(int(arguments["--config.model.layers"]) - 2) / 10
 metrics = {{"accuracy": {{"mean": score, "sem": 0.0, "n": 1}}}}
