@@ -88,7 +88,7 @@ def train(
       batch_size: examples per step and member. Default 128.
       learning_rate: one, or several among which validation chooses. It multiplies the schedule,
         whose peak is 1. Default 1e-3.
-      seeds: a number of seeds 0, 1, .., or a list of them. Default 1.
+      seeds: the number of seeds, which are then 0, 1, .., or a list of seeds. Default 1.
       optimizer: an AdamW or SGD of `jaxformer.core.optim`, an optax optimizer or transformation, or
         {label: one of these}. Default AdamW with weight decay 1e-3. A complete optax optimizer such
         as `optax.adamw(1e-2)` has its own learning rate: leave out `learning_rate`, `schedule` and
@@ -97,8 +97,8 @@ def train(
       optimizer_name: identifies optax transformations in a `workdir`; a call with another name is
         refused. Without a name only the structure of their state is compared.
       unfreeze: (step, rules) in increasing order; from this step on these rules hold. Default ().
-      data: sizes of the data sets (`DataSettings`), or a training source
-        (`jaxformer.tasks.source.Data`). Default: fresh training examples, 1,000 for each held-out
+      data: sizes of the data sets (`DataSettings`), or an object with the methods of
+        `jaxformer.tasks.source.Data`. Default: fresh training examples, 1,000 for each held-out
         set.
       workdir: a folder for rows, checkpoints and result. The same call resumes the run in it.
         Default: nothing is saved.

@@ -66,7 +66,7 @@ def load(
         from jaxformer.models.pretrained import load_folder
 
         if devices is not None:
-            place = _rules_of(devices, place)
+            place = _placement_on_mesh(devices, place)
         return load_folder(folder, dtype, place)
     if (revision, dtype, place, devices) != (None,) * 4:
         raise UserError(
@@ -76,7 +76,7 @@ def load(
     return load_run(source, member, model)[:3]
 
 
-def _rules_of(devices: Mapping[str, int], place: Any) -> Any:
+def _placement_on_mesh(devices: Mapping[str, int], place: Any) -> Any:
     """Returns the function (path, shape) -> sharding of the default rules on a mesh."""
     if place is not None:
         raise UserError("give place or devices, not both.")

@@ -85,7 +85,7 @@ class TrainSettings:
     target: float = 2.0
     # Validations without a new best score of any member after which a run stops; 0: never.
     patience: int = 0
-    probes: tuple[str, ...] = ()  # names of quantities of the forward pass that every step logs
+    probes: tuple[str, ...] = ()  # numbers of the forward pass to log, by name (training/probes.py)
     loss_chunk: int = 0  # positions whose logits are in memory at once; 0: all
     # Parts of a batch that are computed in sequence, to save memory. The gradient is that of the
     # whole batch.

@@ -31,7 +31,7 @@ class Characters:
 @cache
 def characters(path: str = "") -> Characters:
     """Returns the characters of a file, or those of tiny Shakespeare if `path` is empty."""
-    return _file(path) if path else _chain()
+    return _characters_of_file(path) if path else _tiny_shakespeare()
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ def alias_tables(p_RxN: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return keep.astype(np.float32), alias.astype(np.int32)
 
 
-def _chain() -> Characters:
+def _tiny_shakespeare() -> Characters:
     file = resources.files("jaxformer") / "data" / "shakespeare_bigrams.json"
     content = json.loads(file.read_text(encoding="utf-8"))
     following = content["following"]
@@ -100,7 +100,7 @@ def _chain() -> Characters:
     return Characters(symbols, pairs, counts)
 
 
-def _file(path: str) -> Characters:
+def _characters_of_file(path: str) -> Characters:
     try:
         if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
             raise UserError(f"the text {path!r} must be a regular file; a device has no end.")

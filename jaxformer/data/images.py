@@ -76,9 +76,11 @@ def load(
         )
     if name == "glyphs":
         return glyphs(seed, classes or 50, per_class or 20, size)
-    read = functools.partial(_resize, size=size)
-    folder = name == "folder"
-    by_class = _from_paths(paths, read) if folder else _from_tfds(name, prepared, per_class, read)
+    to_pixels = functools.partial(_resized, size=size)
+    if name == "folder":
+        by_class = _from_paths(paths, to_pixels)
+    else:
+        by_class = _from_tfds(name, prepared, per_class, to_pixels)
     if classes:
         by_class = dict(list(by_class.items())[:classes])
     too_small = [label for label, images in by_class.items() if len(images) < 2]
@@ -115,9 +117,7 @@ def glyphs(seed: int, classes: int, per_class: int, size: int = 32) -> Images:
     strokes, points = 3, 3
     anchors = size * rng.uniform(0.12, 0.88, (classes, 1, strokes, points, 2))
     jittered = anchors + size * rng.normal(0, 0.025, (classes, per_class, strokes, points, 2))
-    jittered += size * rng.normal(
-        0, 0.03, (classes, per_class, 1, 1, 2)
-    )  # shift of the whole glyph
+    jittered += size * rng.normal(0, 0.03, (classes, per_class, 1, 1, 2))  # shifts whole glyphs
     start, stop = jittered[:, :, :, :-1], jittered[:, :, :, 1:]
     position = np.linspace(0, 1, 24)[:, None]
     ink = start[..., None, :] * (1 - position) + stop[..., None, :] * position
@@ -151,7 +151,7 @@ def split(images: Images, counts: Sequence[int], seed: int) -> list[Images]:
     return [images.take(part.tolist()) for part in parts]
 
 
-def _from_paths(paths: Sequence[str], read: Callable) -> dict[str, list[np.ndarray]]:
+def _from_paths(paths: Sequence[str], to_pixels: Callable) -> dict[str, list[np.ndarray]]:
     if not paths:
         raise UserError("images from a folder need its path: data.paths=('DIR', 'FILE.zip').")
     by_class: dict[str, list[np.ndarray]] = defaultdict(list)
@@ -164,7 +164,7 @@ def _from_paths(paths: Sequence[str], read: Callable) -> dict[str, list[np.ndarr
             if (label, file) in seen:  # Omniglot's two small sets share two alphabets
                 continue
             seen.add((label, file))
-            by_class[label].append(_open(content, f"{source}:{label}/{file}", read))
+            by_class[label].append(_decoded(content, f"{source}:{label}/{file}", to_pixels))
     if len(by_class) < 2:
         raise UserError(
             f"{', '.join(map(str, paths))}: found {len(by_class)} classes, at least 2 are needed. "
@@ -203,25 +203,27 @@ def _files(source: Path, with_source_name: bool) -> Iterator[tuple[str, str, byt
         raise UserError(f"{source} is not a readable zip: {error}.") from None
 
 
-def _open(content: bytes, name: str, read: Callable) -> np.ndarray:
+def _decoded(content: bytes, name: str, to_pixels: Callable) -> np.ndarray:
+    """Returns the pixels of an image file with this content; `name` is its name in errors."""
     from PIL import Image
 
     try:
         with Image.open(io.BytesIO(content)) as image:
-            return read(image)
+            return to_pixels(image)
     except Exception as error:  # Pillow raises many types
         reason = type(error).__name__  # its message names a buffer instead of the file
         raise UserError(f"{name} is not a readable image ({reason}).") from None
 
 
-def _resize(image: Any, size: int) -> np.ndarray:
+def _resized(image: Any, size: int) -> np.ndarray:
+    """Returns the grey values of an image of Pillow, (size, size)."""
     from PIL import Image
 
     grey = image.convert("L").resize((size, size), Image.Resampling.BILINEAR)
     return np.asarray(grey, np.uint8)
 
 
-def _from_tfds(name: str, prepared: str, per_class: int, read: Callable) -> dict[str, list]:
+def _from_tfds(name: str, prepared: str, per_class: int, to_pixels: Callable) -> dict[str, list]:
     try:
         import tensorflow_datasets as tfds
         from PIL import Image
@@ -239,5 +241,5 @@ def _from_tfds(name: str, prepared: str, per_class: int, read: Callable) -> dict
     for row in source:
         label = str(row["label"])
         if not per_class or len(by_class[label]) < per_class:
-            by_class[label].append(read(Image.fromarray(np.asarray(row["image"]).squeeze())))
+            by_class[label].append(to_pixels(Image.fromarray(np.asarray(row["image"]).squeeze())))
     return {label: by_class[label] for label in sorted(by_class, key=int)}

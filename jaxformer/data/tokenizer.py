@@ -108,7 +108,12 @@ def from_json(text: str, where: str) -> Tokenizer:
 
 
 def train_bpe(size: int, texts: Iterable[str]) -> Tokenizer:
-    """Trains a byte-level BPE. Decoding the tokens of any text gives the text."""
+    """Trains a byte-level BPE. Decoding the tokens of any text gives the text.
+
+    Args:
+        size: the number of tokens, at least 257: all bytes and the end token.
+        texts: the texts of training.
+    """
     check_range("the vocabulary of a BPE", size, 257, 10**6)
     package = huggingface_tokenizer.package()
     model = package.Tokenizer(package.models.BPE())

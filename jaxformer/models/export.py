@@ -6,7 +6,7 @@
 
   RUN         the folder of a run that trained on prepared text
   FOLDER      the new folder: config.json, model.safetensors, tokenizer.json
-  --member=I  of the population (default: the first seed of the chosen learning rate)
+  --member=I  a member of the population (default: the first seed of the chosen learning rate)
 
 Standard, Frozen-QK, Frozen-MLP and the random transformer are Llamas. MixiT cannot be exported: a
 Llama has no fixed mixing. The branch factor of the authors' preset is multiplied into the last

@@ -4,9 +4,10 @@
 
 Strings have up to 2K parentheses, K = `pairs`. The paper's "length 40" means K = 20 if it counts
 parentheses, and K = 40 if it counts as the authors' examples do. A third of the strings are coin
-flips of uniform length. The others are balanced, with t ~ U{1..K} pairs; half of them stay balanced
-and half are mutated by swaps and flips. Labels are computed at the end. Comparing the counts of "("
-and ")" scores 93 %. So `accuracy_hard` scores unbalanced strings with equal counts.
+flips of uniform length. The others begin balanced, with t ~ U{1..K} pairs, and half of them stay
+so. All other strings get swaps, flips, both or neither, with equal probability. Labels are computed
+at the end. Comparing the counts of "(" and ")" scores 93 %. So `accuracy_hard` scores unbalanced
+strings with equal counts.
 """
 
 import math
@@ -53,6 +54,7 @@ class Dyck(OneAnswer):
         K = self.pairs
         grow_key, draw_key = jax.random.split(key)
         u = jax.random.uniform(draw_key, (8 + 2 * K + 4 * MAX_SWAPS,), jnp.float32)
+        # Choices: coins?, pairs, stays balanced?, doubled flips?, mode, length, swaps, flips.
         choices, coins, positions = u[:8], u[8 : 8 + 2 * K], u[8 + 2 * K :].reshape(4, MAX_SWAPS)
         mode = jnp.floor(choices[4] * 4).astype(jnp.int32)
 

@@ -131,9 +131,8 @@ class Recall(Task):
             return jnp.where(scaled - cell < keep[row, cell], cell, alias[row, cell])
 
         key_q, key = jax.random.split(key)
-        u = jax.random.uniform(
-            key, (2 * T + 2 + self.n_triggers,), jnp.float32
-        )  # float32 even under x64
+        n_draws = 2 * T + 2 + self.n_triggers
+        u = jax.random.uniform(key, (n_draws,), jnp.float32)  # float32 even under x64
         coin_T, step_T, ybar_u = u[: T + 1], u[T + 1 : 2 * T + 2], u[2 * T + 2 :]
         if self.drawn_triggers:  # Gumbel top-k draws without replacement
             gumbel_N = jax.random.gumbel(key_q, (self.n_symbols,), jnp.float32)

@@ -41,8 +41,9 @@ class PretrainedSpec:
     norm_params: bool = True  # whether norms have a gain, and a bias in LayerNorm
     gain_offset: float = 0.0  # norms multiply by offset + gain
     final_norm: bool = True
-    qk_norm: str = ""  # norm of queries and keys; "head": one that all heads share,
-    # "each_head": one for each head, "width": one over all heads together, "": none
+    # Norm of queries and keys. "head": one that all heads share, "each_head": one for each head,
+    # "width": one over all heads together, "": none.
+    qk_norm: str = ""
     eps: float = 1e-5
     act: str = "gelu"
     gated: bool = False  # W_out (phi(W_gate x) * W_in x), else W_out phi(W_in x)

@@ -79,6 +79,7 @@ def _kind(instruction: Instruction, scope: str) -> str | None:
 
 
 def _sent(kind: str, array_bytes: int, n: int) -> int:
+    """Returns the bytes that each of n devices in a ring sends."""
     if kind == "collective-permute":
         return array_bytes
     passes = 2 if kind == "all-reduce" else 1
@@ -86,6 +87,7 @@ def _sent(kind: str, array_bytes: int, n: int) -> int:
 
 
 def _axes(group: Sequence[int], mesh: Mesh) -> tuple[str, ...]:
+    """Returns the mesh axes along which the devices of a group differ."""
     coordinates = np.stack(np.unravel_index(np.asarray(group), mesh.devices.shape))
     is_varying = (coordinates != coordinates[:, :1]).any(1)
     return tuple(name for name, varies in zip(mesh.axis_names, is_varying, strict=True) if varies)

@@ -142,8 +142,8 @@ def compiled_plan(
     program = hlo.parse(str(compiled.as_text()))
     memory: Any = compiled.memory_analysis()
     results = memory.output_size_in_bytes - memory.alias_size_in_bytes
-    lasting = memory.argument_size_in_bytes + results
-    peak = max(memory.peak_memory_in_bytes, lasting + memory.temp_size_in_bytes)
+    kept = memory.argument_size_in_bytes + results  # while the program runs
+    peak = max(memory.peak_memory_in_bytes, kept + memory.temp_size_in_bytes)
     per_host = card.devices_per_host if card else 0
     exchanges, traffic = collectives(program, mesh, per_host), hlo.traffic(program)
     seconds = None

@@ -99,7 +99,7 @@ class Plan:
             lines += [f"  {byte_size(size):>9}  {name}" for size, name in self.largest]
             lines += [f"  try {option}" for option in self.to_try]
         if self.seconds:
-            lines.append(f"FLOPs a step: {self.flops:.3g}; bytes of a device: {self.traffic:.3g}")
+            lines.append(f"FLOPs a step: {self.flops:.3g}; a device moves {self.traffic:.3g} bytes")
             lines += [_exchange_line(exchange) for exchange in self.exchanges]
             if not self.exchanges:
                 lines.append("communication: none")
