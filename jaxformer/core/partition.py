@@ -104,7 +104,10 @@ class Partition:
         labels = {label for _, label in self.rules} - {FROZEN}
         for label in labels - set(transforms):
             hint = did_you_mean(label, transforms)
-            raise UserError(f"no optimizer for the label {label!r}.{hint} Have: {[*transforms]}.")
+            raise UserError(
+                f"no optimizer for the label {label!r}.{hint} The labels with an optimizer are: "
+                f"{', '.join(transforms)}."
+            )
 
         def labels_of(tree):
             if not isinstance(tree, Mapping):  # optax passes a placeholder when it maps states

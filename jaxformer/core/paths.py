@@ -105,7 +105,10 @@ def replace(tree: Tree, new: Mapping[str, Any]) -> dict[str, Any]:
     flat = flatten(tree)
     for path in new:
         if path not in flat:
-            raise UserError(f"no parameter {path!r}.{did_you_mean(path, flat)}")
+            examples = ", ".join(list(flat)[:3])
+            raise UserError(
+                f"no parameter {path!r}.{did_you_mean(path, flat)} Paths look like: {examples}."
+            )
     return unflatten(flat | dict(new))
 
 

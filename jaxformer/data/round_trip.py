@@ -40,7 +40,10 @@ def check_round_trip(tokenizer: Tokenizer, name: str, words: Sequence[str]) -> N
     decoded, n_tokens = _run_trial(tokenizer.as_json(), name, words)
     size = sum(len(word.encode()) for word in words)
     if n_tokens > MAX_TOKENS_PER_BYTE * max(size, 1):
-        raise UserError(f"the tokenizer {name} makes {n_tokens:,} tokens of {size:,} bytes.")
+        raise UserError(
+            f"the tokenizer {name} makes {n_tokens:,} tokens of {size:,} bytes; at most "
+            f"{MAX_TOKENS_PER_BYTE} a byte are possible."
+        )
     lost = {
         word: sum((_characters(word) - _characters(text)).values())
         for word, text in zip(words, decoded, strict=True)

@@ -210,7 +210,7 @@ def in_scan(blocks: Sequence[str]) -> contextlib.AbstractContextManager[None]:
 
 
 def new_value(address: str, value: jax.Array, new: Any) -> jax.Array:
-    """Returns the array that an edit, an array or a function, puts in place of a value."""
+    """Returns the value of an activation under an edit: an array, a number or a function."""
     if isinstance(new, Callable):
         new = new(value, address) if getattr(new, "takes_address", False) else new(value)
     try:

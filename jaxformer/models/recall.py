@@ -79,7 +79,7 @@ class Recall(nn.Module):
         spec = self.spec
         length, d = tokens_BxT.shape[1], spec.width
         if length > spec.length:
-            raise UserError(f"a sequence of {length} tokens exceeds the length {spec.length}.")
+            raise UserError(f"the model takes at most {spec.length} tokens, got {length}.")
         types = {"dtype": spec.dtype, "param_dtype": spec.param_dtype}
         embed = embedding(spec.vocab_size, d, "embed", spec.embed_std, **types)
         x_BxTxN = tap(self, "token_embeddings", embed(tokens_BxT))

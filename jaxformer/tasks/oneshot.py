@@ -50,7 +50,10 @@ class OneShot(OneAnswer):
             )
         check_range("data.patch", self.patch, 1, size)
         if size % self.patch:
-            raise UserError(f"patches of {self.patch} do not tile images of {size} pixels.")
+            raise UserError(
+                f"patches of {self.patch} do not tile images of {size} pixels: data.patch must "
+                "divide data.size."
+            )
 
     # Tasks compare by identity, so that jit never reuses a program that contains other images.
     def __eq__(self, other: object) -> bool:

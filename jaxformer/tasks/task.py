@@ -138,7 +138,13 @@ class Task(ABC):
         return jnp.zeros((), bool)
 
     def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
-        """Returns scores of each example by name. `batch` may be gathered at scored positions."""
+        """Returns scores of each example by name.
+
+        Args:
+            logits_BxKxV: the logits at the K scored positions; with train.loss_chunk they are
+                `DeferredLogits`.
+            batch: the examples, with targets and weights at these positions only, (B, K).
+        """
         return token_metrics(logits_BxKxV, batch)
 
     def groups(self, batch: Batch) -> dict[str, jax.Array]:
@@ -206,7 +212,7 @@ def most_likely(logits_BxKxV: jax.Array | DeferredLogits, batch: Batch) -> jax.A
 
 
 def over_scored(x_BxK: jax.Array, weights_BxK: jax.Array) -> Scores:
-    """Returns the mean over the scored tokens of each example."""
+    """Returns the weighted mean over the tokens of each example, and the sum of its weights."""
     scored_B = weights_BxK.sum(-1)
     return Scores((x_BxK * weights_BxK).sum(-1) / jnp.maximum(scored_B, 1e-9), scored_B)
 

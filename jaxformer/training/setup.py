@@ -279,4 +279,7 @@ def phase_of_checkpoint(
     for phase in phases:
         if [*phase.setup.partition.rules] == saved_rules:
             return phase
-    raise UserError(f"the checkpoint in {folder} was written under other rules: {saved_rules}.")
+    raise UserError(
+        f"the checkpoint in {folder} was written under other rules: {saved_rules}. Give these, or "
+        "another --workdir."
+    )

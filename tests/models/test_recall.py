@@ -120,7 +120,7 @@ def test_impossible_fields_and_too_long_sequences_raise_one_line():
     for message, change in bad.items():
         with pytest.raises(UserError, match=message):
             RecallSpec(**(SPEC | change))
-    with pytest.raises(UserError, match="exceeds the length 9"):
+    with pytest.raises(UserError, match="at most 9 tokens, got"):
         Recall(RecallSpec(**SPEC)).init(jax.random.key(0), jnp.zeros((1, 10), int))
 
 

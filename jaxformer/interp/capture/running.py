@@ -79,7 +79,10 @@ def run(
     # A user's model may sow values that are no points.
     intermediates = updates.get(INTERMEDIATES, {})
     if not request.shapes and not intermediates:
-        raise UserError(f"{type(model).__name__} records no intermediates.")
+        raise UserError(
+            f"{type(model).__name__} has no activation addresses: its modules call neither "
+            "`activation_points.tap` nor `sow`."
+        )
     request.check_edits()
     captured: dict[str, Any] = {}
     for name in request.names:

@@ -75,7 +75,7 @@ class GGUFFile:
         table = [header.table_row() for _ in range(n_rows)]
         alignment = self.metadata.get("general.alignment", DEFAULT_ALIGNMENT)
         if not isinstance(alignment, int) or alignment < 1:
-            raise ValueError(f"its alignment is {alignment!r}")
+            raise ValueError(f"its alignment is {alignment!r}, expected a positive whole number")
         data_start = -(-header.position // alignment) * alignment
         self.tensors: dict[str, StoredTensor] = {}
         for name, shape, kind, offset in table:
@@ -163,7 +163,7 @@ class _Header:
         """Returns (name, shape, quantisation, offset) of a tensor; the file has axes reversed."""
         name, n_axes = self.string(), self.number("I")
         if n_axes > MAX_AXES:
-            raise ValueError(f"{one_line(name, 60)} has {n_axes} axes")
+            raise ValueError(f"{one_line(name, 60)} has {n_axes} axes, more than {MAX_AXES}")
         shape = tuple(self.number("Q") for _ in range(n_axes))[::-1]
         return name, shape, self.number("I"), self.number("Q")
 

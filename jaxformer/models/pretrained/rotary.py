@@ -49,8 +49,11 @@ class Rotary:
         if self.width < 2 or self.width % 2:
             raise UserError(f"rotary positions need an even width of at least 2, got {self.width}.")
         numbers = [self.base, self.factor, self.scale, *self.short, *self.long]
-        if not all(0 < number < math.inf for number in numbers):
-            raise UserError("base, factors and scale of rotary positions must be above 0.")
+        if wrong := [number for number in numbers if not 0 < number < math.inf]:
+            raise UserError(
+                "base, factors and scale of rotary positions must be finite and above 0, got "
+                f"{wrong[0]}."
+            )
         if self.kind not in ("plain", "linear") and not 1 <= self.pretraining_length < 2**31:
             raise UserError(
                 f"{self.kind} needs the length of pretraining, got {self.pretraining_length}."

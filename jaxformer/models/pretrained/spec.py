@@ -95,15 +95,22 @@ class PretrainedSpec:
                 f"{self.kv_heads}."
             )
         if self.parallel and self.norm_at != "input":
-            raise UserError("a parallel block has norms at the input of its branches.")
+            raise UserError(
+                f"a parallel block needs norm_at='input', the input of its branches, got "
+                f"{self.norm_at!r}."
+            )
         for rotary in (self.rotary, self.local_rotary):
             if rotary is not None and rotary.width > self.head_width:
                 raise UserError(
                     f"{rotary.width} rotary dimensions do not fit a head of {self.head_width}."
                 )
         for name in ("windowed", "rotated"):
-            if len(getattr(self, name)) not in (0, self.layers):
-                raise UserError(f"{name} must have an entry for each of {self.layers} layers.")
+            entries = getattr(self, name)
+            if len(entries) not in (0, self.layers):
+                raise UserError(
+                    f"{name} must have an entry for each of {self.layers} layers, got "
+                    f"{len(entries)}."
+                )
 
     @property
     def dtypes(self) -> dict[str, Any]:

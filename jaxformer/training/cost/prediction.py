@@ -70,7 +70,10 @@ def print_prediction(
 
 
 def compiled_prediction(phases: Sequence[Phase], settings: TrainSettings) -> Prediction:
-    """Returns the prediction of a compiled step and evaluation. The time is a guess."""
+    """Returns the prediction from a compiled step and evaluation, which do not run.
+
+    The time is a guess from the rate of a large matrix product.
+    """
     setup, heldout = phases[0].setup, phases[-1].setup.data.heldout()
     state, batch = setup.state_shapes(), batch_shapes(setup)
     traced = jax.jit(setup.step(), donate_argnums=0).trace(state, batch)
@@ -115,7 +118,10 @@ class _Timer(Callback):
 
 
 def measured_prediction(phases: Sequence[Phase], settings: TrainSettings) -> Prediction:
-    """Returns the prediction of a few steps, a validation, a test, a checkpoint and a figure."""
+    """Returns the prediction from running and timing the parts of a run.
+
+    They are a few steps, a validation, a test, a checkpoint and a figure.
+    """
     setup, last, timer = phases[0].setup, phases[-1].setup, _Timer()
     heldout = last.data.heldout()
     state = fit(
