@@ -164,6 +164,16 @@ def judge(rule, left, right):
     return "held" if low > by else "did not hold" if fails else "cannot tell yet"
 
 
+def p_of_rule(rule, left, right):
+    """Returns the p value of the nearer border; inside of a range, of both borders."""
+    if math.isinf(interval(left, right, 0.95)[0]):
+        return math.nan
+    if not rule.within:
+        return p_value(left, right, rule.by)
+    both = [p_value(left, right, border) for border in (rule.by, -rule.by)]
+    return max(both) if abs(left.mean - right.mean) <= rule.by else min(both)
+
+
 def verdict_of_row(verdicts, p_of_failures, sampled):
     """Returns the verdict. A failure needs p times the number of sampled rules below .05."""
     if set(verdicts) <= {"not run"}:
@@ -186,11 +196,11 @@ def mismatches(row, files):
         verdicts.append(judge(rule, left, right))
         if low < high and not math.isinf(high):
             sampled += 1
+        p = p_of_rule(rule, left, right)
         if verdicts[-1] == "did not hold":
-            borders = (rule.by, -rule.by) if rule.within else (rule.by,)
-            failures.append(min(p_value(left, right, border) for border in borders))
-            if failures[-1] > 1e-11 and failures[-1] != pytest.approx(finding.p, rel=1e-4):
-                yield f"{text}: p = {failures[-1]}, the ledger has {finding.p}"
+            failures.append(p)
+        if p > 1e-11 and p != pytest.approx(finding.p, rel=1e-4, nan_ok=True):
+            yield f"{text}: p = {p}, the ledger has {finding.p}"
         if verdicts[-1] != finding.verdict:
             yield f"{text}: {verdicts[-1]}, the ledger has {finding.verdict}"
         expected = (finding.compared.low, finding.compared.high)
@@ -211,6 +221,60 @@ def test_every_verdict_follows_from_the_files_of_its_records(real_rows):
         wrong += [f"{row.paper.key} {row.item.name}: {line}" for line in mismatches(row, files)]
     assert not wrong, "\n".join(wrong)
     assert sum(len(row.findings) for row in rows) > 400
+
+
+def holm(p):
+    """Returns p values that keep the chance of any error of all of them."""
+    p, order = np.array(p), np.argsort(p, kind="stable")
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    return np.minimum(adjusted, 1)
+
+
+def benjamini_hochberg(p):
+    """Returns p values that keep the expected share of errors."""
+    p, order = np.array(p), np.argsort(p, kind="stable")
+    ratios = p[order] * len(p) / np.arange(1, len(p) + 1)
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum.accumulate(ratios[::-1])[::-1]
+    return np.minimum(adjusted, 1)
+
+
+def test_every_q_value_follows_from_the_p_values(real_rows):
+    primary, others = [], []
+    for row in real_rows:
+        for text, finding in zip(row.item.rules, row.findings, strict=True):
+            is_primary = row.item.is_distinct and text == row.item.primary_rule
+            if finding.p > 0:
+                (primary if is_primary else others).append(finding)
+    assert len(primary) > 60 and len(others) > 200
+    for findings, method in ((primary, holm), (others, benjamini_hochberg)):
+        q = [finding.q for finding in findings]
+        np.testing.assert_allclose(q, method([finding.p for finding in findings]), rtol=1e-9)
+
+
+def test_every_confirmation_follows_from_both_verdicts():
+    planned = json.loads((ROOT / "confirmation/PLAN.json").read_text())
+    judged = json.loads((ROOT / "confirmation/VERDICTS.json").read_text())
+    recorded = {file.stem for file in (ROOT / "confirmation/records").glob("*.json")}
+    runs = {
+        (row["paper"], row["item"]): {run for runs in row["cells"].values() for run in runs}
+        for row in planned["rows"]
+    }
+    wrong = []
+    for row in judged["rows"]:
+        before, after = row["exploratory"], row["verdict"]
+        if not runs[row["paper"], row["item"]] <= recorded:
+            expected = "not yet run"
+        elif before == "cannot tell yet":
+            expected = "still open" if after == before else f"decided: {after}"
+        elif after == "cannot tell yet":
+            expected = "not confirmed"
+        else:
+            expected = "confirmed" if after == before else "reversed"
+        if row["outcome"] != expected:
+            wrong.append(f"{row['paper']} {row['item']}: {expected}, not {row['outcome']}")
+    assert len(judged["rows"]) == len(runs) > 100 and not wrong
 
 
 def test_the_recomputation_notices_a_changed_number():
