@@ -105,7 +105,7 @@ def load_run(source: str | Path, member: int | None = None, model: Any = None) -
         member: as in `load`.
         model: as in `load`.
     """
-    # Imported here, so that the library works without the package of configs.
+    # Imported here, so that the rest of the library works without ml_collections.
     import ml_collections
 
     check_run(source)

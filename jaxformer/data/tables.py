@@ -2,13 +2,13 @@
 
     corpus(Path("reviews.tsv"), "text", "polarity>0")
 
-A label is the name of a column, whose values become classes, or the comparison of a numeric column
-with a number, which is false (class 0) or true (class 1). The first line of CSV and TSV names the
-columns. CSV has quotes as in RFC 4180; TSV has none. The whole table is read once when it is
-opened, to check it and to find its classes.
+A label names a column, whose values become classes. Or it compares a numeric column with a number:
+false is class 0, true is class 1. The first line of CSV and TSV names the columns. CSV has quotes
+as in RFC 4180; TSV has none. The whole table is read once when it is opened, to check it and to
+find its classes.
 
-A hash of the text assigns a row to the training, validation or test part, so that the order of the
-rows does not matter and equal texts are in one part.
+A hash of its text assigns a row to the training, validation or test part. So the order of the rows
+does not matter, and equal texts are in one part.
 """
 
 import csv

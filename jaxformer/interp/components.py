@@ -76,7 +76,7 @@ class Measured:
         # Earlier states of both prompts are equal in a causal model.
         self.first = first_difference(clean, corrupted) if self.blocks.has_memory else 0
         everything = np.concatenate([clean, corrupted])
-        # Before this position all prompts have the same tokens, so that means change nothing.
+        # Before this position all prompts have the same tokens, which a mean does not change.
         self.first_of_all = 0
         if self.blocks.has_memory:
             self.first_of_all = first_difference(everything, np.roll(everything, 1, 0))

@@ -31,8 +31,9 @@ def token_cosine(states_BxTxN: jax.Array) -> jax.Array:
 def token_covariance(states_BxTxN: jax.Array) -> jax.Array:
     """Returns the mean covariance over features between different tokens, (B,).
 
-    It is the mean off-diagonal entry of the covariance of rows (Table 6 of version B of the MixiT
-    paper). It depends on scale and similarity; `token_cosine` depends on similarity only.
+    It is the mean off-diagonal entry of the covariance of rows, as in Table 6 of "Is random
+    attention sufficient for sequence modeling?". It depends on scale and similarity; `token_cosine`
+    depends on similarity only.
     """
     centred = states_BxTxN - states_BxTxN.mean(-1, keepdims=True)
     return _mean_pair(centred) / (states_BxTxN.shape[-1] - 1)

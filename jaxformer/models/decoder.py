@@ -13,7 +13,7 @@ has other skip and depth scalings, and multiplies each linear map by sqrt(base /
 Paths: embed/embedding, positions/embedding, block_i/{attn_norm,mlp_norm}/scale,
 block_i/attn/{query,key,value,out}/kernel, block_i/attn/mix, block_i/mlp/{gate,in,out}/kernel (the
 paper's Wg, Wu, Wd), final_norm/scale, unembed/kernel. use_bias adds a "bias" to a block's kernels.
-Activations: all of `activation_points`.
+Activations: those of `activation_points`.
 
 With mutable=["cache"] the tokens continue those of the previous call (models/cache.py).
 

@@ -4,8 +4,8 @@
     ybar with probability 1 - alpha, the noise token tau with probability alpha
 
 pi_u and pi_b are the unigram and bigram statistics of a text, or uniform. The noise token is an
-extra symbol, followed by a draw from pi_u (the paper leaves that open), or a symbol of the text
-such as "!" (authors' code). Each trigger has its own ybar.
+extra symbol, or a symbol of the text such as "!" (authors' code). An extra symbol is followed by a
+draw from pi_u, which the paper leaves open. Each trigger has its own ybar.
 
     scored "repeats" (code)    the token after each trigger, from its second occurrence on
     scored "last" (paper)      z_T is set to q, and only its successor is scored

@@ -76,7 +76,7 @@ def run(
     edits = {resolve(name): new for name, new in (edits or {}).items()}
     with Request([resolve(name) for name in names], edits).active() as request:
         logits, updates = model.apply({"params": params}, *inputs, mutable=[INTERMEDIATES])
-    # A user's model may sow values that are no points.
+    # A user's module may sow values without `tap`; the request does not record these.
     intermediates = updates.get(INTERMEDIATES, {})
     if not request.shapes and not intermediates:
         raise UserError(

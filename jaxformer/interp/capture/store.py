@@ -79,7 +79,7 @@ def store(
         if (folder / _name(number)).exists():
             continue
         batch = tokens_PxT[start : start + batch_size]
-        # A last batch of another size would be compiled anew.
+        # The last batch is filled up, because another size would be compiled anew.
         filled = np.concatenate([batch, np.repeat(batch[-1:], batch_size - len(batch), 0)])
         values = activations(params, jnp.asarray(filled))
         arrays = {address: np.asarray(value)[: len(batch)] for address, value in values.items()}

@@ -1,6 +1,6 @@
 """Loads published models: a folder of safetensors, or a GGUF file.
 
-Tensors are memory-mapped, converted and placed on devices one by one, so that memory holds the
+Tensors are memory-mapped, converted and placed on devices one by one. So memory holds the
 parameters and one tensor, or on a mesh one shard of it. Pickles are refused; nothing is executed.
 """
 

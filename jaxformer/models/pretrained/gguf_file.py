@@ -7,8 +7,9 @@ A file has a header, metadata (name, type, value), a table of tensors, and the t
     file.tensors["blk.0.attn_q.weight"]          its shape, quantisation and place in the file
     file.tensor("blk.0.attn_q.weight")           a float array
 
-The package `gguf` dequantises. Its own reader needs ten seconds for the 262,144 tokens of Gemma 3
-and reports a truncated file as an error of NumPy, so that the header is read here.
+The package `gguf` dequantises. The header is read here instead, because the reader of that package
+needs ten seconds for the 262,144 tokens of Gemma 3. It also reports a truncated file as an error of
+NumPy.
 """
 
 import math

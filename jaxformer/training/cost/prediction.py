@@ -80,7 +80,7 @@ def compiled_prediction(phases: Sequence[Phase], settings: TrainSettings) -> Pre
     step_flops, step = program_flops(traced.jaxpr.jaxpr), traced.lower().compile()
     evaluate = phases[-1].setup.evaluation()
     scored = evaluate.lower(state.trainable, state.frozen, heldout.validation).compile()
-    # Imports what a run imports at its end, because it takes memory.
+    # A save imports the modules that a run imports at its end, which take memory.
     _checkpoint_seconds({"step": jnp.zeros(())}, 1)
     memory = max(program_bytes(step), program_bytes(scored)) + heldout_bytes(setup.data)
     if jax.local_devices()[0].platform == "cpu":
