@@ -1,0 +1,1 @@
+"""Files of a run: atomic writes, locks, run folders, rows of metrics, checkpoints."""

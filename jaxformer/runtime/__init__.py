@@ -1,0 +1,1 @@
+"""The process around a run: command lines, processes of a job, progress, figure style."""
