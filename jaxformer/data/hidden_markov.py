@@ -171,6 +171,8 @@ def _head(kind: str, length: int, features: int, rng: np.random.Generator) -> np
         plus_F, minus_F = state_vectors(features)
         state_F = (plus_F - minus_F) / features
         form_NxN[feature, feature] = np.outer(state_F, state_F)
+        # Without noise the previous token scores 2 in the same state and 0 in the other, any other
+        # token at most 1. So token 0, which scores 1.5, is attended in the second case.
         positions_TxT = np.eye(tokens, k=1)
         positions_TxT[0, 1:] = 1.5
         form_NxN[position, position] = positions_TxT

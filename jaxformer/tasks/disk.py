@@ -177,6 +177,7 @@ class DiskFeed:
         return jax.tree.map(lambda x: x[self.seed_of_member], batch)
 
     def _load(self, first: int, steps: int) -> jax.Array:
+        """Returns the rows of the steps from `first` on, (steps, seeds, B, R), on the devices."""
         shape = (steps, *self.shape)
         if self.mesh.size == 1:
             return jnp.asarray(self._rows(shape, first, (slice(None),) * len(shape)))
@@ -186,6 +187,7 @@ class DiskFeed:
         return jax.make_array_from_callback(shape, NamedSharding(self.mesh, spec), read)
 
     def _rows(self, shape: tuple[int, ...], first: int, index: tuple[slice, ...]) -> np.ndarray:
+        """Returns the part `index` of the rows of this shape, whose first step is `first`."""
         steps = range(first, first + shape[0])[index[0]]
         rows = [self.data.read(order, steps, index[2]) for order in self.orders[index[1]]]
         return np.stack(rows, 1)

@@ -153,6 +153,18 @@ def _dispatch_length(
     step_seconds: float,
     max_steps: int = MAX_DISPATCH_STEPS,
 ) -> int:
+    """Returns the number of steps of the next dispatch.
+
+    It ends at the next event at the latest, at a multiple of `align` if it reaches one, and after
+    about MAX_DISPATCH_SECONDS.
+
+    Args:
+      done: steps done so far.
+      events: later steps at which a dispatch must end.
+      align: the interval at whose multiples dispatches end if they can.
+      step_seconds: the time of a step; 0 if it is not known yet.
+      max_steps: steps for which batches are at hand.
+    """
     n = min(MAX_DISPATCH_STEPS, max_steps, min(events) - done)
     if step_seconds:
         n = min(n, max(1, int(MAX_DISPATCH_SECONDS / step_seconds)))

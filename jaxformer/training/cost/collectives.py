@@ -71,6 +71,7 @@ def _with_fusions(program: Program) -> Iterator[tuple[str, Instruction, int]]:
 
 
 def _kind(instruction: Instruction, scope: str) -> str | None:
+    """Returns the kind of exchange of an instruction, None if it is no exchange."""
     kind = instruction.opcode.removesuffix("-start")
     if kind not in KINDS:
         return None

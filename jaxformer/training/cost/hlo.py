@@ -176,10 +176,12 @@ def _moved(program: Program, scope: dict[str, Instruction], instruction: Instruc
         return 0
     operands = [scope[name] for name in instruction.operands if name in scope]
     written = _in_memory(instruction)
+    # An asynchronous instruction reads at its start and writes when it is done.
     if opcode.endswith("-start"):
         return sum(map(_in_memory, operands))
     if opcode.endswith("-done"):
         return written
+    # Slices read and write the slice only, not the whole array.
     if opcode in ("dynamic-slice", "gather", "slice"):
         return 2 * written
     if opcode in ("dynamic-update-slice", "scatter"):
