@@ -267,8 +267,9 @@ class Session(Callback):
         """Returns each member's probes and signal in their first and last row."""
         rows = self.workdir.rows()
         losses = [row for row in rows if "loss" in row]
-        ends = {f"{name}_start": losses[0][name] for name in self.settings.probes}
-        ends |= {f"{name}_end": losses[-1][name] for name in self.settings.probes}
+        probes = self.settings.probes if losses else ()  # a run may end before its first row
+        ends = {f"{name}_start": losses[0][name] for name in probes}
+        ends |= {f"{name}_end": losses[-1][name] for name in probes}
         members = range(len(self.setup.population.members))
         metrics = [{n: float(np.asarray(ends[n], float)[i]) for n in ends} for i in members]
         signals = [row["signal"] for row in rows if "signal" in row]

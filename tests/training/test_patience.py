@@ -49,9 +49,11 @@ def test_a_run_without_progress_is_finished_early(tmp_path):
     sizes = dict(width=4, layers=1, heads=1, mlp_width=4)
     model = decoder(vocab_size=task.vocab_size, length=task.length, **sizes)
     options = dict(steps=90, eval_every=3, patience=2, learning_rate=1e-30, batch_size=2)
+    options |= dict(log_every=10, probes=("attention_entropy",))  # it ends before the first row
     data = jaxformer.core.settings.DataSettings(test_size=4, validation_size=4)
     for _ in range(2):  # the same call reads the finished run
         run = jaxformer.train(
             task, model, **options, data=data, workdir=tmp_path / "run", progress=False
         )
         assert run.result.steps == 9
+        assert "attention_entropy_end" not in run.result.metrics
