@@ -142,7 +142,7 @@ def _prompts(model: Any, tokens: Any, real: Any, tokenizer: Any, chat: bool) -> 
             tokens = [tokenizer.encode_chat([{"role": "user", "content": x}]) for x in texts]
         else:
             tokens = [tokenizer.encode(text) for text in texts]
-    elif chat or isinstance(tokens, str):
+    elif chat or (not hasattr(texts, "shape") and any(isinstance(text, str) for text in texts)):
         raise UserError("texts and chat=True need tokenizer=Text(SOURCE, vocab_size).")
     if not hasattr(tokens, "shape"):
         return _padded(model, [np.asarray(row, np.int32) for row in tokens])

@@ -140,6 +140,8 @@ class Task(ABC):
     def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
         """Returns scores of each example by name.
 
+        Training minimises "loss", and validation reads "accuracy": both must be present.
+
         Args:
             logits_BxKxV: the logits at the K scored positions; with train.loss_chunk they are
                 `DeferredLogits`.

@@ -200,6 +200,7 @@ def test_wrong_arguments_raise_one_line(llama):
         (small, [[11]], {}, "the tokens must be from 0 to 10"),
         (small, [[1]], {"real": np.ones((1, 1))}, "`real` marks padding"),
         (small, "text", {}, "need tokenizer=Text"),
+        (small, ["text"], {}, "need tokenizer=Text"),
         (llama[0], [[1]], {"edits": {"block_7/states": 0}}, "block_7/states"),
         (llama[0], [[1]], {"capture": ["block_0/nothing"]}, "block_0/nothing"),
         (llama[0], [[1]], {"edits": {"block_0/states": "x"}}, "must be an array, got str"),
