@@ -65,15 +65,16 @@ def stream_logit_lens(
 ) -> Iterator[tuple[str, jax.Array]]:
     """Yields the entries of `logit_lens` one by one, so that memory has the logits of one block.
 
-    Example:
-        ranks = {a: rank(logits) for a, logits in stream_logit_lens(model, params, tokens)}
-
     Args:
         model: a model with activation addresses.
         params: its parameters.
         *inputs: the inputs of the model, such as tokens (B, T).
         names: a pattern of residual states, as in `logit_lens`.
         positions: the positions at which to read, as in `logit_lens`.
+
+    Example:
+        lens = stream_logit_lens(model, params, tokens)
+        best = {address: logits.argmax(-1) for address, logits in lens}
     """
     states, inputs = _states(model, params, inputs, names, positions)
     for address, x in states.items():

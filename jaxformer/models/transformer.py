@@ -39,10 +39,10 @@ class BlockSpec:
     std_q: float | jax.Array
     std_k: float | jax.Array
     std_v: float | jax.Array
-    std_1: float | jax.Array
-    std_2: float | jax.Array
-    alpha_sa: float | jax.Array
-    alpha_mlp: float | jax.Array
+    std_1: float | jax.Array  # of mlp/in and mlp/gate
+    std_2: float | jax.Array  # of mlp/out
+    alpha_sa: float | jax.Array  # a, the factor of the residual of attention
+    alpha_mlp: float | jax.Array  # m, the factor of the residual of the MLP
     activation: str
     std_o: float | None = None  # None: no projection after attention
     std_bias: float | jax.Array | None = None  # of both biases of the MLP; None: no biases

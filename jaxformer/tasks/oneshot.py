@@ -37,8 +37,8 @@ class OneShot(OneAnswer):
     """
 
     images: Images
-    patch: int = 8
-    label_seed: int = 0
+    patch: int = 8  # side of a patch in pixels
+    label_seed: int = 0  # of the embeddings of labels
     shuffled: bool = True
 
     def __post_init__(self):
@@ -160,7 +160,7 @@ class Episodes:
     task: OneShot
     validation: OneShot
     test: OneShot
-    ood: dict[str, OneShot]
+    ood: dict[str, OneShot]  # {name of an out-of-distribution set: its task}
     key: jax.Array
     batch_size: int
     validation_size: int

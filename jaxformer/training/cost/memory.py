@@ -134,7 +134,11 @@ def _stored_bytes(setup: Setup) -> int:
 
 
 def free_memory() -> int | None:
-    """Returns the free bytes of a device, or of the machine; None if they cannot be determined."""
+    """Returns the free bytes of an accelerator; on a CPU those that this process may use.
+
+    On a CPU they are the smaller of the machine's available memory and the limit of the control
+    group. None if neither can be determined.
+    """
     stats = jax.local_devices()[0].memory_stats()
     if stats and "bytes_limit" in stats:
         return stats["bytes_limit"] - stats.get("bytes_in_use", 0)

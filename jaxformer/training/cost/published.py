@@ -21,7 +21,7 @@ DTYPES = {"bfloat16": jnp.bfloat16, "float16": jnp.float16, "float32": jnp.float
 class TokenTask(Task):
     """Text of a given length. Its examples have shapes only: each of them is zero."""
 
-    length: int = 0
+    length: int = 0  # tokens of an example
     vocab_size: int = 0  # 0: that of the published model
 
     @property
