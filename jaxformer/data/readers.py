@@ -1,4 +1,4 @@
-"""Reader of plain text in pieces, and what all readers share.
+"""Reader of plain text in pieces, and the pieces, lines and checks that all readers share.
 
 A reader is a function (file, start, ..) that yields `Piece`s. A later call resumes with the `after`
 of the last piece as its `start`. Errors name the offset of a wrong byte in the file. A byte order

@@ -90,7 +90,7 @@ class Pass(NamedTuple):
     values: list[dict[str, jax.Array]]  # (L,) {address within the block: activation}
 
     def suffix(self, start: int) -> Suffix:
-        """Returns what a run from token `start` on needs. Without a memory `start` must be 0."""
+        """Returns the inputs of a run from token `start` on. Without a memory it must be 0."""
         return Suffix(self.tokens_BxT[:, start:], start, self.memory)
 
 

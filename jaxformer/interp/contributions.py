@@ -40,7 +40,7 @@ def attribution(measured: Measured) -> np.ndarray:
 
 
 def direct(measured: Measured) -> np.ndarray:
-    """Returns what each component writes into the margin on its direct path, (L, C, B).
+    """Returns the contribution of each component to the margin on its direct path, (L, C, B).
 
     Later attention and MLPs, and the scales of norms, stay constant.
     """

@@ -80,9 +80,10 @@ def read_newest(
 def find_newest(
     folder: Path, check_note: CheckNote = accept_any, all_processes: bool = False
 ) -> SearchResult:
-    """Returns the same as `read_newest`, without printing or refusing damaged checkpoints.
+    """Reads the newest complete checkpoint like `read_newest`, but prints nothing.
 
-    The search starts again if another process has replaced checkpoints meanwhile.
+    If all checkpoints are damaged, the result has none and no error is raised. The search starts
+    again if another process has replaced checkpoints meanwhile.
     """
     steps = list_steps(folder)
     for _ in range(MAX_ATTEMPTS):
@@ -146,7 +147,7 @@ def silent_orbax() -> Iterator[Any]:
 
 
 def _agreed_steps(steps: list[int], all_processes: bool) -> list[int]:
-    """Returns the list of process 0: a shared disk may show a new folder to others later."""
+    """Returns the steps that process 0 sees. A shared disk may show them to others later."""
     if not all_processes:
         return steps
     return [agree(steps[i] if i < len(steps) else 0) for i in range(agree(len(steps)))]

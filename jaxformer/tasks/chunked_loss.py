@@ -143,7 +143,7 @@ def _takes_head(model: Any) -> bool:
 
 
 def _extra_of_head(spec: Any) -> str:
-    """Returns what a published model computes besides the unembedding; "" if it is linear."""
+    """Names a step of a published model other than the unembedding after its last states, or ""."""
     extras = {
         "logit_cap": "a cap of the logits",
         "unembed_bias": "a bias of the logits",

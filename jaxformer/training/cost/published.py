@@ -19,7 +19,7 @@ DTYPES = {"bfloat16": jnp.bfloat16, "float16": jnp.float16, "float32": jnp.float
 
 @dataclass(frozen=True)
 class TokenTask(Task):
-    """Text of a given length. Its examples have shapes only: each of them is zero."""
+    """A stand-in for text of a given length, for plans without data. All its tokens are 0."""
 
     length: int = 0  # tokens of an example
     vocab_size: int = 0  # 0: that of the published model
