@@ -1,5 +1,6 @@
 """`jaxformer.wrap`: a user's Flax module as a model that can be trained, cut and captured."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -93,7 +94,8 @@ def wrap(module: Any, *, vocab_size: int, length: int, causal: bool = True) -> W
       run = jaxformer.train(task, model, [(".*/kernel", "train"), (".*", "frozen")], steps=100)
     """
     if isinstance(module, nn.Module):
-        identity = " ".join(repr(module).split())
+        # Addresses of functions in memory differ between processes.
+        identity = re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(module).split()))
         return Wrapped(module, WrapSpec(vocab_size, length, causal, identity))
     from jaxformer.models.nnx import FromNNX
 

@@ -1,5 +1,7 @@
 """User modules of Flax Linen and NNX as models: rules apply, and frozen parameters stay equal."""
 
+from functools import partial
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -49,6 +51,12 @@ class LinenNet(nn.Module):
     def __call__(self, tokens):
         x = nn.Embed(16, 16, name="embed")(tokens)
         return nn.Dense(self.outputs, name="unembed")(nn.relu(nn.Dense(16, name="mlp")(x)))
+
+
+def test_a_module_has_one_identity_in_all_processes():
+    activations = [partial(lambda x, c: c * x, c=2) for _ in range(2)]  # two addresses
+    first, second = (wrap(nn.Sequential([act]), **SIZES).spec.module for act in activations)
+    assert first == second and "c=2" in first
 
 
 MODULES = {
