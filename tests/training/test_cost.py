@@ -1,12 +1,19 @@
-"""The memory estimate: its parts, its accuracy, and the refusal of runs that do not fit."""
+"""The memory estimate: its parts, its accuracy, settings that lower it, runs that do not fit."""
 
 import jax
 import pytest
 
 from experiments.run import main, parse
 from jaxformer import build
-from jaxformer.training.cost import memory
-from jaxformer.training.setup import Phase
+from jaxformer.core import optim
+from jaxformer.core.partition import Partition
+from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
+from jaxformer.models.pretrained.tiny_configs import CONFIGS
+from jaxformer.tasks.source import make_source
+from jaxformer.training.cost import memory, settings_to_try
+from jaxformer.training.cost.published import TokenTask, shapes_only
+from jaxformer.training.population import population
+from jaxformer.training.setup import Phase, make_setup
 from tests.experiments.conftest import tiny
 
 
@@ -37,6 +44,21 @@ def test_remat_stores_less():
     kept = memory.step_bytes(setup_of("--config.model.layers=4"))
     less = memory.step_bytes(setup_of("--config.model.layers=4", "--config.model.remat=True"))
     assert 0.25 * kept < less < 0.8 * kept
+
+
+def test_a_loss_in_chunks_is_proposed_only_where_the_model_takes_it():
+    """A cap of the logits, as Gemma 2 has, excludes it."""
+    rules = Partition(((".*", "train"),))
+    tx = optim.optimizer(rules, {"train": optim.SGD()}, 0, optim.schedule("constant", 1, 0))
+    proposed = {}
+    for name in ("gemma2", "gemma2_uncapped"):
+        task, model = shapes_only(TokenTask(64), CONFIGS[name] | {"vocab_size": 5000})
+        data = make_source(task, DataSettings(), 128)
+        members, devices = population(0, 1, (1e-3,)), DeviceSettings(data=1)
+        setup = make_setup(task, model, rules, tx, data, members, TrainSettings(128), devices)
+        settings = [option.setting for option in settings_to_try.options(setup)]
+        proposed[name] = "train.loss_chunk=4096" in settings
+    assert proposed == {"gemma2": False, "gemma2_uncapped": True}
 
 
 @pytest.mark.slow

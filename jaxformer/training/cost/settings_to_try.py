@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 from jax.sharding import AxisType, Mesh
 
 from jaxformer.core import sharding
+from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import byte_size
+from jaxformer.tasks.chunked_loss import check_head
 from jaxformer.training.cost.memory import (
     DEFAULT_STATE_COPIES,
     state_bytes,
@@ -81,6 +83,10 @@ def _with_remat(setup: Setup) -> Setup | None:
 def _with_chunks(setup: Setup) -> Setup | None:
     task, positions = setup.task, setup.data.batch_size * setup.task.n_scored
     if setup.loss_chunk or positions <= CHUNK or task.answers < CHUNK:
+        return None
+    try:
+        check_head(setup.model)
+    except UserError:
         return None
     return setup._replace(loss_chunk=CHUNK)
 
