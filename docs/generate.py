@@ -83,8 +83,8 @@ def tasks() -> list[str]:
 def models() -> list[str]:
     """A section for each model of a config, and the variants of the papers."""
     lines = ["`vocab_size` and `length` are those of the task unless a config sets them.", ""]
-    for name, (_, spec) in build.MODELS.items():
-        lines += [f"## {name}", "", *_about(sys.modules[spec.__module__]), *_fields_of(spec)]
+    for name, (model, spec) in build.MODELS.items():
+        lines += [f"## {name}", "", *_about(sys.modules[model.__module__]), *_fields_of(spec)]
     lines += [
         "## Variants",
         "",
@@ -107,7 +107,12 @@ def fields() -> list[str]:
     lines += ["## optim.labels", "", "Each label of the rules has its own optimizer.", ""]
     for name, optimizer in build.OPTIMIZERS.items():
         lines += [f"### {name}", "", *_about(optimizer), *_fields_of(optimizer)]
-    lines += ["## Recipes", "", "What a config asks for, and the sections that it honours:", ""]
+    lines += [
+        "## Recipes",
+        "",
+        "The actions that a config can name, and the sections that each reads:",
+        "",
+    ]
     for name, recipe in RECIPES.items():
         manual = inspect.getdoc(recipes.module(name)) or ""
         lines += [f"- `{name}` ({', '.join(recipe.sections)}): {_first(manual)}"]

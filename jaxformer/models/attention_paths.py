@@ -44,9 +44,9 @@ class AttentionPathsSpec:
     layers divide by sqrt(H) only.
     """
 
-    heads: tuple[int, ...]  # (H_1 .. H_L)
-    width: int | tuple[int, ...]  # (N_1 .. N_{L+1}), or a number for all
-    query_width: int = 1  # G
+    heads: tuple[int, ...]  # of each layer, (H_1 .. H_L)
+    width: int | tuple[int, ...]  # the hidden widths (N_1 .. N_{L+1}), or a number for all
+    query_width: int = 1  # G, the width of queries and keys
     readout: str = "last"  # the tokens t* that are read: first | last | mean
     parameterization: str = "prior"  # initial weights and factors of layers: prior | standard
     vocab_size: int = 0  # tokens are vectors, the output is a number

@@ -29,13 +29,14 @@ class DecoderSpec:
 
     vocab_size: int  # V, the number of tokens
     length: int  # m, the longest sequence: the size of MixiT's matrices and positions
-    width: int  # n
-    layers: int  # L
-    heads: int  # H
-    mlp_width: int  # 4n in the papers
+    width: int  # n, the width of the residual stream
+    layers: int  # L, the number of blocks
+    heads: int  # H, the heads of a block
+    mlp_width: int  # hidden units of an MLP, 4n in the papers
     mixer: str = "softmax"  # A_h is softmax attention, or with "mixit" a fixed random matrix
     causal: bool = True  # a token attends to itself and earlier tokens only
-    mixing_scale: float | str = "spread"  # std of W: theory | head | spread | token | a number
+    # Standard deviation of W: theory | head | spread | token (`attention.mixing_std`), or a number.
+    mixing_scale: float | str = "spread"
     mixing_identity: bool = True  # add I to W - rowmean(W)
     sink_head: bool = False  # head 0 of MixiT mixes each token with token 0, half and half
     learned_positions: bool = False  # for MixiT, which has no rotary positions
@@ -44,8 +45,8 @@ class DecoderSpec:
     init_std: float | str = 0.02  # of matrices other than query, key and embeddings
     qk_init_std: float | str = 0.02  # of query and key; it decides whether Frozen-QK works
     embed_init_std: float = 0.02  # of token and position embeddings
-    residual_scale: float = 1.0  # r
-    branch_scale: float = 1.0  # b, times (base_layers / L)^depth_alpha
+    residual_scale: float = 1.0  # r, the factor of the residual stream
+    branch_scale: float = 1.0  # times (base_layers / L)^depth_alpha it is b, the factor of branches
     depth_alpha: float = 0.0  # the exponent in b; 0: b does not depend on the depth
     base_layers: int = 1  # the depth at which b is branch_scale
     base_width: float = 0.0  # multiply linear maps by sqrt(base_width / inputs); 0: by 1
@@ -55,8 +56,8 @@ class DecoderSpec:
     pad: int = -1  # the padding token, to which nothing attends; -1: no padding
     remat: bool = False  # recompute a block's activations in the backward pass
     remat_keep: str = "nothing"  # activations kept by remat: nothing | dense | products
-    fused: bool = False  # softmax attention without weights in memory, unless observed
-    scan: bool = False  # one compiled block for all but the last; same numbers
+    fused: bool = False  # keep no attention weights in memory unless they are captured or edited
+    scan: bool = False  # compile one block for all but the last; the results are the same
     dtype: Any = float  # of the computation; float is float32, or float64 under x64
     param_dtype: Any = float  # of the stored parameters
 

@@ -36,9 +36,9 @@ class EncoderSpec:
 
     vocab_size: int  # 0: inputs and outputs are vectors (B, T, N), without embedding and logits
     length: int  # T: the longest sequence, and the T of `beta`
-    width: int  # N
-    layers: int  # L
-    heads: int  # H
+    width: int  # N, the width of the residual stream and of the MLP
+    layers: int  # L, the number of blocks
+    heads: int  # H, the heads of a block
     beta: float  # scores have the initial deviation beta sqrt(ln T)
     alpha_sa: float = 1.0  # factor of the residual of attention
     alpha_mlp: float = 1.0  # factor of the residual of the MLP
@@ -47,7 +47,7 @@ class EncoderSpec:
     sigma_b2: float = 0.0  # initial variance of MLP biases
     activation: str = "relu"  # of the MLP, a name of models/activations.py
     causal: bool = False  # a token attends to itself and earlier tokens only
-    scan: bool = False  # one compiled block for all; same numbers
+    scan: bool = False  # compile one block for all; the results are the same
     dtype: Any = float  # of the computation; float is float32, or float64 under x64
     param_dtype: Any = float  # of the stored parameters
 

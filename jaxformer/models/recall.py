@@ -37,17 +37,18 @@ class RecallSpec:
 
     vocab_size: int  # V, the number of tokens
     length: int  # T, the longest sequence
-    width: int  # d
-    feed_forward: tuple[str, ...] = ("mlp", "mlp")  # F of each layer; its length is L
+    width: int  # d, the width of the residual stream
+    # F of each of the L layers: mlp | linear | linear_relu | none
+    feed_forward: tuple[str, ...] = ("mlp", "mlp")
     mlp_multiplier: int = 4  # hidden units of an MLP over d
     factored_values: bool = True  # W_V = Wo Wv, else a single matrix
     factored_keys: bool = False  # W_QK = Wq^T Wk, else W_Q = 1
-    scale_scores: bool = True  # divide by sqrt(d)
+    scale_scores: bool = True  # divide scores by sqrt(d)
     positions: str = "random"  # p_t: random | sin_cos | rotary (turns queries and keys) | none
-    embed_std: float = 1.0  # 1/sqrt(d) is the authors' `sqrtd_embeddings`
-    tie_output: bool = False  # U = E/sqrt(d), and the logits over sqrt(d) again
+    embed_std: float = 1.0  # deviation of E; 1/sqrt(d) is the authors' `sqrtd_embeddings`
+    tie_output: bool = False  # U = E/sqrt(d), and the logits are divided by sqrt(d) again
     parallel: bool = False  # F reads x instead of x + attention
-    causal: bool = True  # s <= t
+    causal: bool = True  # a token attends to itself and earlier tokens only, s <= t
     dtype: Any = float  # of the computation; float is float32, or float64 under x64
     param_dtype: Any = float  # of the stored parameters
 

@@ -37,7 +37,7 @@ MAX_SWAPS = 16  # a geometric count exceeds it once in 65,536 examples
 
 @dataclass(frozen=True)
 class Dyck(OneAnswer):
-    pairs: int = 20  # K
+    pairs: int = 20  # K, half of the largest number of parentheses
 
     def __post_init__(self):
         check_range("pairs of dyck", self.pairs, 1, 100_000)

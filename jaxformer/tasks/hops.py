@@ -30,7 +30,7 @@ from jaxformer.tasks.task import (
 
 @dataclass(frozen=True)
 class Hops(Task):
-    max_hops: int = 16  # K
+    max_hops: int = 16  # K, the largest number of hops
     letters: int = 4  # size of the alphabet
     tokens: int = 99  # input tokens, including the hop count
 

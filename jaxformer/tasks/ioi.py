@@ -22,8 +22,8 @@ READINGS = ("rarer", "more")
 
 @dataclass(frozen=True)
 class SyntheticIOI(OneAnswer):
-    n_symbols: int = 32  # N; token N - 1 is q, token N is tau
-    context: int = 32  # T
+    n_symbols: int = 32  # N, the tokens except tau; token N - 1 is q, token N is tau
+    context: int = 32  # T, the tokens of a sequence
     alpha: float = 0.5  # probability that the answer is the noise token
     reading: str = "rarer"  # which of ybar and yD is the answer: rarer | more
 

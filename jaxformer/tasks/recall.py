@@ -29,8 +29,8 @@ STATISTICS = ("text", "uniform")
 
 @dataclass(frozen=True)
 class Recall(Task):
-    n_symbols: int = 32  # N, the most frequent ones of the text
-    context: int = 64  # T
+    n_symbols: int = 32  # N, the number of symbols; they are the most frequent ones of the text
+    context: int = 64  # T, the tokens of a sequence
     alpha: float = 0.5  # probability of the noise token after a trigger
     triggers: str = " "  # the symbols that are triggers
     drawn_triggers: int = 0  # if positive: the number of triggers drawn from pi_u for each sequence
@@ -39,7 +39,7 @@ class Recall(Task):
     scored: str = "repeats"  # the positions that count in loss and accuracy: repeats | last
     statistics: str = "text"  # the source of pi_u and pi_b: text | uniform
     text: str = ""  # a file, or "" for the packaged counts
-    max_scored: int = 0  # gathered positions; 0 means half the context
+    max_scored: int = 0  # the most positions that are scored; 0: half the context
 
     def __post_init__(self):
         check_choice("kind of scored positions", self.scored, SCORED)

@@ -38,8 +38,8 @@ FORMATS = ("authors", "paper")
 
 @dataclass(frozen=True)
 class Retrieval(OneAnswer):
-    max_pairs: int = 8  # M
-    vocab: int = 64  # V
+    max_pairs: int = 8  # M, the largest number of pairs
+    vocab: int = 64  # V, the number of tokens
     format: str = "authors"  # the symbols of keys and queries: authors | paper
 
     def __post_init__(self):
