@@ -33,7 +33,11 @@ def check_range(name: str, value: float, low: float, high: float = math.inf) -> 
         low: the smallest accepted number.
         high: the largest accepted number.
     """
-    if not (low <= value <= high and math.isfinite(value)):
+    try:
+        is_in_range = low <= value <= high and math.isfinite(value)
+    except TypeError:
+        raise UserError(f"{name} must be a number, got {value!r}.") from None
+    if not is_in_range:
         is_above = value > high or value == math.inf
         bound = f"at most {high:,}" if is_above else f"at least {low:,}"
         raise UserError(f"{name} must be {bound}, got {value}.")

@@ -5,6 +5,7 @@ A field that equals its default here is no part of a config's identity (`build.c
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 from jaxformer.core.errors import UserError, check_choice, check_range
@@ -94,15 +95,19 @@ class TrainSettings:
     signal: bool = False  # log rows of each layer's cosine, keys and gradient at every validation
 
     def __post_init__(self):
-        if not all(isinstance(name, str) for name in self.probes):
-            raise UserError(f"train.probes must be names, got {self.probes}.")
+        if isinstance(self.probes, str) or not all(isinstance(name, str) for name in self.probes):
+            raise UserError(f"train.probes must be a sequence of names, got {self.probes!r}.")
         check_choice("mode of members", self.members, MEMBER_MODES)
         check_range("train.target", self.target, 0)
         check_range("train.batch_size", self.batch_size, 1, MAX_BATCH_SIZE)
-        for name, minimum in dict(
-            steps=1, log_every=1, eval_every=0, patience=0, loss_chunk=0, accumulate=1
-        ).items():
+        minima = dict(steps=1, log_every=1, eval_every=0, patience=0, loss_chunk=0, accumulate=1)
+        for name, minimum in minima.items():
             check_range(f"train.{name}", getattr(self, name), minimum, MAX_STEPS)
+        for name in ("batch_size", *minima):
+            if not isinstance(getattr(self, name), Integral):
+                raise UserError(
+                    f"train.{name} must be a whole number, got {getattr(self, name)!r}."
+                )
         if self.patience and not self.eval_every:
             raise UserError("train.patience counts validations: it needs train.eval_every > 0.")
         if self.signal and not self.eval_every:

@@ -84,7 +84,7 @@ def truncations(
 def check_fraction(fraction: float) -> None:
     """Raises a UserError unless the fraction is in [0, 1]."""
     if not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
-        raise UserError(f"a LASER fraction must be in [0, 1], got {fraction}.")
+        raise UserError(f"a LASER fraction must be a number in [0, 1], got {fraction!r}.")
 
 
 def matrices(params: Params, pattern: str) -> dict[str, jax.Array]:

@@ -194,7 +194,7 @@ def test_killed_in_either_fit_the_run_ends_as_if_it_had_not_been(tmp_path, inter
 
 MISTAKES = [
     ("--config.recall.truncate=('block_1/mpl/in',)", "matches no path"),
-    ("--config.recall.fractions=(2.0,)", "LASER fraction must be in"),
+    ("--config.recall.fractions=(2.0,)", "LASER fraction must be a number in"),
     ("--config.recall.pretrain_steps=20", "must be 0 to train.steps - 1 = 19"),
     ("--config.task.alpha=1.5", "alpha must be in"),
     ("--config.task.triggers=#", "not among the 32 symbols"),
