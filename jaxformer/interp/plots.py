@@ -68,6 +68,9 @@ def attention(weights_TxS: Any, tokens: Sequence[str], title: str = "", file: An
         tokens: the names of the positions.
         title: the title of the figure.
         file: where to save the figure; not saved if None.
+
+    Returns:
+        A matplotlib figure.
     """
     weights = np.array(weights_TxS, float)
     later = np.triu(np.ones(weights.shape, bool), 1)

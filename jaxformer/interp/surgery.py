@@ -144,6 +144,9 @@ def ablate_heads(
         params: a model's parameters.
         heads: {attention: its heads}, such as {"block_3/attn": [0, 5]}.
         n_heads: the number of heads (model.spec.heads), needed if kernels are matrices.
+
+    Returns:
+        New parameters.
     """
     flat, new = paths.flatten(params), {}
     for address, indices in heads.items():
@@ -175,5 +178,13 @@ def ablate_heads(
 
 
 def drop(params: Params, pattern: str) -> dict[str, Any]:
-    """Sets matched parameters to zero; a dropped branch adds nothing to the residual stream."""
+    """Sets matched parameters to zero; a dropped branch adds nothing to the residual stream.
+
+    Args:
+        params: a model's parameters.
+        pattern: matches parameters or modules, such as "block_1/mlp".
+
+    Returns:
+        New parameters.
+    """
     return paths.replace(params, jax.tree.map(jnp.zeros_like, paths.select(params, pattern)))
