@@ -73,9 +73,9 @@ def corpus(
     if colon and not rest:
         raise UserError(f"the data set {name!r} names nothing after the colon.")
     if kind == "text" and colon:
-        return _text(Path(rest).expanduser(), documents)
+        return _text_corpus(Path(rest).expanduser(), documents)
     if kind == "files" and colon:
-        return _folder(Path(rest).expanduser(), text, label, ())
+        return _folder_corpus(Path(rest).expanduser(), text, label, ())
     if kind == "table" and colon:
         return tables.corpus(Path(rest).expanduser(), text, label, shares)
     if kind == "tfds" and colon:
@@ -86,7 +86,7 @@ def corpus(
         raise unknown("data set", name, KNOWN)
     entry = HUB[name]
     folder = Path(files).expanduser() if files else _from_hub(entry, download)
-    return _folder(folder, entry.text, label or entry.label, entry.labels)
+    return _folder_corpus(folder, entry.text, label or entry.label, entry.labels)
 
 
 def check_parts(corpus: Corpus, shares: tuple[float, float], pieces: Pieces) -> None:
@@ -121,7 +121,7 @@ def check_parts(corpus: Corpus, shares: tuple[float, float], pieces: Pieces) -> 
         missing.discard(part)
 
 
-def _text(path: Path, documents: str) -> Corpus:
+def _text_corpus(path: Path, documents: str) -> Corpus:
     if path.is_dir():
         files = sorted(file for file in path.rglob("*.txt") if file.is_file())
         if not files:
@@ -140,7 +140,7 @@ def _text(path: Path, documents: str) -> Corpus:
     return Corpus(tuple(map(source_of, files)), files=tuple(files))
 
 
-def _folder(folder: Path, text: str, label: str, labels: tuple[str, ...]) -> Corpus:
+def _folder_corpus(folder: Path, text: str, label: str, labels: tuple[str, ...]) -> Corpus:
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}.")
     endings = row_readers.READERS

@@ -72,24 +72,25 @@ def fit(tokens: np.ndarray, V: int) -> Ngrams:
     """
     tokens = tokens[:MAX_TOKENS].astype(np.int64)
     cut = len(tokens) * 9 // 10
-    fitted, validation = _counted(tokens[:cut], V), tokens[cut:]
+    fitted, validation = _with_counts(tokens[:cut], V), tokens[cut:]
     a, b, c = validation[:-2], validation[1:-1], validation[2:]
     if not len(c):
-        return _counted(tokens, V)
-    first = min(DISCOUNTS, key=lambda d: _nats(fitted, (float(d), 0.5), "bigram", a, b, c))
-    second = min(DISCOUNTS, key=lambda d: _nats(fitted, (first, float(d)), "trigram", a, b, c))
-    return _counted(tokens, V)._replace(discounts=(float(first), float(second)))
+        return _with_counts(tokens, V)
+    first = min(DISCOUNTS, key=lambda d: _mean_nats(fitted, (float(d), 0.5), "bigram", a, b, c))
+    second = min(DISCOUNTS, key=lambda d: _mean_nats(fitted, (first, float(d)), "trigram", a, b, c))
+    return _with_counts(tokens, V)._replace(discounts=(float(first), float(second)))
 
 
-def _nats(ngrams: Ngrams, discounts, name: str, a, b, c) -> float:
+def _mean_nats(ngrams: Ngrams, discounts, name: str, a, b, c) -> float:
     return -np.log(ngrams._replace(discounts=discounts).probabilities(a, b, c)[name]).mean()
 
 
-def _counted(tokens: np.ndarray, V: int) -> Ngrams:
+def _with_counts(tokens: np.ndarray, V: int) -> Ngrams:
+    """Returns the predictor with the counts of a text and discounts that were not chosen yet."""
     n_V = np.bincount(tokens, minlength=V)
     unigram_V = (n_V + 0.5) / (n_V.sum() + V / 2)
-    pairs = _count(tokens[:-1], tokens[1:], V)
-    triples = _count(_pair(tokens[:-2], tokens[1:-1], V), tokens[2:], V)
+    pairs = _count_grams(tokens[:-1], tokens[1:], V)
+    triples = _count_grams(_pair(tokens[:-2], tokens[1:-1], V), tokens[2:], V)
     return Ngrams(unigram_V, pairs, triples, (0.75, 0.75))
 
 
@@ -97,7 +98,7 @@ def _pair(a: np.ndarray, b: np.ndarray, V: int) -> np.ndarray:
     return a.astype(np.int64) * V + b
 
 
-def _count(context: np.ndarray, token: np.ndarray, V: int) -> Counts:
+def _count_grams(context: np.ndarray, token: np.ndarray, V: int) -> Counts:
     grams, n = np.unique(context.astype(np.int64) * V + token, return_counts=True)
     contexts, first, kinds = np.unique(grams // V, return_index=True, return_counts=True)
     total = np.add.reduceat(n, first) if len(n) else n

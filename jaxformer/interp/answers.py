@@ -24,7 +24,7 @@ def score(logits_BxKxV: jax.Array, answers: Answers) -> jax.Array:
     It is the logit of the right minus that of the wrong token. Without a wrong token it is the log
     probability of the right one.
     """
-    return _mean(logits_BxKxV, answers, jax.nn.logsumexp(logits_BxKxV, -1))
+    return _mean_difference(logits_BxKxV, answers, jax.nn.logsumexp(logits_BxKxV, -1))
 
 
 def margin(logits_BxKxV: jax.Array, answers: Answers) -> jax.Array:
@@ -33,10 +33,16 @@ def margin(logits_BxKxV: jax.Array, answers: Answers) -> jax.Array:
     It is the logit of the right minus that of the wrong token. Without a wrong token the mean logit
     is subtracted.
     """
-    return _mean(logits_BxKxV, answers, logits_BxKxV.mean(-1))
+    return _mean_difference(logits_BxKxV, answers, logits_BxKxV.mean(-1))
 
 
-def _mean(logits_BxKxV: jax.Array, answers: Answers, reference_BxK: jax.Array) -> jax.Array:
+def _mean_difference(
+    logits_BxKxV: jax.Array, answers: Answers, reference_BxK: jax.Array
+) -> jax.Array:
+    """Returns the weighted mean of right minus wrong logits, (B,).
+
+    Where there is no wrong token, the reference is subtracted.
+    """
     right, wrong = (
         jnp.take_along_axis(logits_BxKxV, jnp.maximum(index, 0)[..., None], -1)[..., 0]
         for index in (answers.target_BxK, answers.against_BxK)

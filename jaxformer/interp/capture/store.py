@@ -59,7 +59,7 @@ def store(
     tokens_PxT, folder = np.asarray(tokens_PxT), Path(folder)
     if tokens_PxT.ndim != 2 or not tokens_PxT.size:
         raise UserError(f"prompts must be tokens (prompts, length), got {tokens_PxT.shape}.")
-    kept = None if positions is None else [_position(x, tokens_PxT.shape[1]) for x in positions]
+    kept = None if positions is None else [_from_start(x, tokens_PxT.shape[1]) for x in positions]
     request = {
         "names": list(names),
         "positions": kept,
@@ -73,17 +73,19 @@ def store(
     @jax.jit
     def activations(params, tokens):
         values = capture(model, params, tokens, names=names)
-        return {address: _at(address, value, kept, dtype) for address, value in values.items()}
+        return {
+            address: _at_positions(address, value, kept, dtype) for address, value in values.items()
+        }
 
     for number, start in enumerate(range(0, len(tokens_PxT), batch_size)):
-        if (folder / _name(number)).exists():
+        if (folder / _batch_name(number)).exists():
             continue
         batch = tokens_PxT[start : start + batch_size]
         # The last batch is filled up, because another size would be compiled anew.
         filled = np.concatenate([batch, np.repeat(batch[-1:], batch_size - len(batch), 0)])
         values = activations(params, jnp.asarray(filled))
         arrays = {address: np.asarray(value)[: len(batch)] for address, value in values.items()}
-        npz_store.write(folder / _name(number), arrays | {"place": np.array(number)})
+        npz_store.write(folder / _batch_name(number), arrays | {"place": np.array(number)})
     return folder
 
 
@@ -101,7 +103,7 @@ def iterate_stored(folder: str | Path) -> Iterator[dict[str, np.ndarray]]:
         raise UserError(f"{folder} has no activations: it has no {REQUEST}.")
     n_batches = -(-request["prompts"] // request["batch_size"])
     for number in range(n_batches):
-        file = folder / _name(number)
+        file = folder / _batch_name(number)
         if not file.exists():
             raise UserError(
                 f"{folder} has {number} of {n_batches} batches; call store again: it resumes."
@@ -109,7 +111,7 @@ def iterate_stored(folder: str | Path) -> Iterator[dict[str, np.ndarray]]:
         yield in_order(npz_store.read(file, number))
 
 
-def _at(address: str, value: jax.Array, positions: Any, dtype: Any) -> jax.Array:
+def _at_positions(address: str, value: jax.Array, positions: Any, dtype: Any) -> jax.Array:
     """Returns an activation at the query positions, in the dtype of the files."""
     axis = edits.axes(address, value.ndim)["position"]
     if positions is not None:
@@ -121,13 +123,13 @@ def _at(address: str, value: jax.Array, positions: Any, dtype: Any) -> jax.Array
     return value if dtype is None else value.astype(dtype)
 
 
-def _position(position: int, length: int) -> int:
+def _from_start(position: int, length: int) -> int:
     if not -length <= position < length:
         raise UserError(f"positions are from {-length} to {length - 1}, got {position}.")
     return position % length
 
 
-def _name(number: int) -> str:
+def _batch_name(number: int) -> str:
     return f"batch_{number:06}.npz"
 
 
