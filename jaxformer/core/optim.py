@@ -36,7 +36,7 @@ class AdamW:
     def transform(self) -> optax.GradientTransformation:
         return optax.chain(
             optax.scale_by_adam(self.b1, self.b2, self.eps),
-            optax.add_decayed_weights(self.weight_decay, mask=_matrices),
+            optax.add_decayed_weights(self.weight_decay, mask=_matrix_mask),
         )
 
 
@@ -112,5 +112,5 @@ def optimizer(
     )
 
 
-def _matrices(params):
+def _matrix_mask(params):
     return jax.tree.map(lambda leaf: leaf.ndim >= 2, params)

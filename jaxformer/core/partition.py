@@ -70,7 +70,7 @@ class Partition:
         used = set(chosen.values())
         for index, (pattern, label) in enumerate(self.rules):
             if index not in used:
-                self._raise_idle(index, pattern, label, list(flat))
+                self._raise_without_effect(index, pattern, label, list(flat))
         return paths.unflatten({path: self.rules[rule][1] for path, rule in chosen.items()})
 
     def split(self, params: Params) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -120,7 +120,7 @@ class Partition:
         matching = (i for i, (pattern, _) in enumerate(self.rules) if paths.matches(pattern, path))
         return next(matching, None)
 
-    def _raise_idle(self, index: int, pattern: str, label: str, known: list[str]) -> None:
+    def _raise_without_effect(self, index: int, pattern: str, label: str, known: list[str]) -> None:
         shadowed = [path for path in known if paths.matches(pattern, path)]
         if not shadowed:
             raise paths.no_match_error(pattern, known)

@@ -244,7 +244,7 @@ def shard_batch(batch: Any, mesh: Mesh) -> Any:
 
 def dividing(size: int, axis: Axis, mesh: Any) -> Axis:
     """Returns the mesh axes of a dimension, None if they do not divide its size."""
-    parts = math.prod(mesh.shape[name] for name in _names(axis))
+    parts = math.prod(mesh.shape[name] for name in _axis_names(axis))
     return axis if size % parts == 0 else None
 
 
@@ -253,5 +253,5 @@ def _members(mesh: Mesh) -> str | None:
     return "members" if mesh.shape["members"] > 1 else None
 
 
-def _names(axis: Axis) -> tuple[str, ...]:
+def _axis_names(axis: Axis) -> tuple[str, ...]:
     return (axis,) if isinstance(axis, str) else axis or ()

@@ -139,7 +139,7 @@ class Measured:
                     k: v for k, v in scored(self.corrupted.values[later]).items() if k != HEADS
                 }
                 states = _add_branches(*self.blocks.of_block(later), tokens_BxK, states, fixed)
-            scores.append(np.asarray(_scores(*self._reader, states, self.answers)))
+            scores.append(np.asarray(_scores(*self._last_block, states, self.answers)))
             self.progress()
         return np.stack(scores)
 
@@ -187,10 +187,10 @@ class Measured:
 
     def _read(self, last_RxTxN: jax.Array, base: Pass, start: int) -> jax.Array:
         states_RxKxN = _scored(base.states[-1], last_RxTxN, self.answers.position_BxK, start)
-        return _scores(*self._reader, states_RxKxN, self.answers)
+        return _scores(*self._last_block, states_RxKxN, self.answers)
 
     @property
-    def _reader(self) -> tuple[Any, Any]:
+    def _last_block(self) -> tuple[Any, Any]:
         return self.blocks.of_block(self.n_blocks - 1)
 
 

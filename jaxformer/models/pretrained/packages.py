@@ -106,8 +106,8 @@ def _joined(
     package: metadata.Distribution, parts: Sequence[Path], checksums: Sequence[Path]
 ) -> Path:
     """Joins the parts of one GGUF file in the order of their numbers."""
-    numbers = {int(_part(file)[2]): file for file in parts}
-    names = {_part(file)[1] for file in parts}
+    numbers = {int(_part_match(file)[2]): file for file in parts}
+    names = {_part_match(file)[1] for file in parts}
     first = min(numbers)
     if len(names) > 1 or sorted(numbers) != list(range(first, first + len(parts))) or first > 1:
         listed = ", ".join(file.name for file in parts[:5])
@@ -134,7 +134,7 @@ def _joined(
     return target
 
 
-def _part(file: Path) -> re.Match[str]:
+def _part_match(file: Path) -> re.Match[str]:
     match = PART.fullmatch(file.name)
     assert match is not None
     return match
