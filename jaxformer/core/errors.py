@@ -36,7 +36,7 @@ def check_range(name: str, value: float, low: float, high: float = math.inf) -> 
     try:
         is_in_range = low <= value <= high and math.isfinite(value)
     except TypeError:
-        raise UserError(f"{name} must be a number, got {value!r}.") from None
+        raise UserError(f"{name} must be a number, got {one_line(repr(value), 60)}.") from None
     if not is_in_range:
         is_above = value > high or value == math.inf
         bound = f"at most {high:,}" if is_above else f"at least {low:,}"
