@@ -162,7 +162,9 @@ def _prompts(model: Any, tokens: Any, real: Any, tokenizer: Any, chat: bool) -> 
 
 
 def _padded(model: Any, rows: Sequence[np.ndarray]) -> Prompts:
-    if not rows or any(row.ndim != 1 or not row.size for row in rows):
+    if any(row.ndim != 1 for row in rows):
+        raise UserError("tokens must be a list of token ids for each prompt, such as [[5, 17, 2]].")
+    if not rows or not all(row.size for row in rows):
         raise UserError("a prompt is empty; give at least one token, such as the end of a text.")
     sizes = np.array([len(row) for row in rows])
     T, on_left = sizes.max(), isinstance(model, Pretrained)

@@ -211,6 +211,19 @@ def test_wrong_names():
         capture.capture(DECODER, params_of("decoder"), TOKENS, names="final")
 
 
+@pytest.mark.parametrize(
+    "tokens, message",
+    [
+        (TOKENS[0], r"must be integers of shape \(B, T\), got int32\[5\]"),
+        (TOKENS * 1.0, r"must be integers of shape \(B, T\), got float32\[3, 5\]"),
+        ([[1, 2]], r"must be an array \(B, T\), got list"),
+    ],
+)
+def test_tokens_of_another_form_are_refused(tokens, message):
+    with pytest.raises(UserError, match=message):
+        capture.capture(DECODER, params_of("decoder"), tokens, names=["final"])
+
+
 @pytest.mark.parametrize("token", [-1, 11])
 def test_tokens_of_another_vocabulary_are_refused(token):
     tokens = TOKENS.at[1, 2].set(token)

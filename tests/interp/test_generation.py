@@ -193,6 +193,7 @@ def test_wrong_arguments_raise_one_line(llama):
         (both, TOKENS[:, :3], {}, "generation needs a causal model"),
         (small, TOKENS[:, :0], {}, "the prompt is empty"),
         (small, [[1], []], {}, "a prompt is empty"),
+        (small, [1, 2], {}, "a list of token ids for each prompt"),
         (small, TOKENS[:, :8], {}, "at most 12 tokens, got a prompt of 8 and 5 to draw, 13 in all"),
         (small, [[1]], {"temperature": -1.0}, "temperature must be at least 0, got -1"),
         (small, [[1]], {"temperature": 1.0}, "needs key=jax.random.key"),

@@ -117,5 +117,9 @@ def test_bad_patches():
         capture.patch(DECODER, PARAMS_, TOKENS, TOKENS[:, :4], "final", metric)
     with pytest.raises(UserError, match="Did you mean 'position'"):
         capture.patch(DECODER, PARAMS_, TOKENS, OTHERS, "final", metric, by=("positions",))
+    with pytest.raises(UserError, match=r"must be a sequence such as .* got the string 'head'"):
+        capture.patch(DECODER, PARAMS_, TOKENS, OTHERS, "final", metric, by="head")
+    with pytest.raises(UserError, match="at_once must be at least 1, got 0"):
+        capture.patch(DECODER, PARAMS_, TOKENS, OTHERS, "final", metric, at_once=0)
     with pytest.raises(UserError, match="Did you mean 'block_0/states'"):
         capture.patch(DECODER, PARAMS_, TOKENS, OTHERS, "block_0/state", metric)

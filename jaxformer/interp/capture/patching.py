@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.core import paths
-from jaxformer.core.errors import UserError, check_choice
+from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.interp.capture import edits
 from jaxformer.interp.capture.aliases import resolve
 from jaxformer.interp.capture.running import capture, intervene, run, shapes
@@ -60,6 +60,7 @@ def patch(
     Example:
         patch(model, params, clean, corrupted, "block_1/attn/heads", metric, by=["head"])
     """
+    check_range("at_once", at_once, 1)
     clean, corrupted = _prompts(clean, corrupted)
     chosen = _addresses(model, corrupted, patterns, by)
     cases = _cases(chosen, by, at_once)
@@ -251,6 +252,8 @@ def _known_shapes(model: Model, inputs: tuple[jax.ShapeDtypeStruct, ...]) -> dic
 
 def _addresses(model, inputs, patterns, by) -> dict[str, tuple[int, ...]]:
     """Returns {address: shape} of the activations that the patterns match."""
+    if isinstance(by, str):
+        raise UserError(f"`by` must be a sequence such as ['head'], got the string {by!r}.")
     for kind in by:
         check_choice("axis of `by`", kind, KINDS)
     known = _known_shapes(model, _as_shapes(inputs))

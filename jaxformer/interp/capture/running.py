@@ -142,12 +142,20 @@ def start_at(model: Model, params: Any, *inputs: Any, block: int, states: jax.Ar
 
 
 def check_tokens(model: Model, tokens: Any) -> None:
-    """Raises if a token is not in the vocabulary: an embedding would return nan."""
+    """Raises unless tokens are integers (B, T) below the vocabulary size of a model that has one.
+
+    An embedding would return nan for other tokens.
+    """
     size = getattr(getattr(model, "spec", None), "vocab_size", 0)
     if not size or isinstance(tokens, Tracer) or not getattr(tokens, "is_fully_addressable", True):
         return
+    if not hasattr(tokens, "dtype"):
+        raise UserError(f"tokens must be an array (B, T), got {type(tokens).__name__}.")
+    if tokens.ndim != 2 or tokens.dtype.kind not in "iu":
+        got = f"{tokens.dtype}{list(tokens.shape)}"
+        raise UserError(f"tokens must be integers of shape (B, T), got {got}.")
     tokens = np.asarray(tokens)
-    if tokens.dtype.kind == "i" and tokens.size and not 0 <= tokens.min() <= tokens.max() < size:
+    if tokens.size and not 0 <= tokens.min() <= tokens.max() < size:
         raise UserError(
             f"the tokens must be from 0 to {size - 1}, the vocabulary of the model; "
             f"got {tokens.min()} to {tokens.max()}. Are they of another tokenizer?"
