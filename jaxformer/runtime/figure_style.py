@@ -186,7 +186,7 @@ def check_file(file: Path, flag: str = "a figure's name") -> Path:
     """Raises a UserError unless the file is png, pdf or svg."""
     if file.suffix not in ENDINGS:
         ends = ", ".join(ENDINGS)
-        raise UserError(f"{flag} ends in {ends}; got {str(file)!r}.")
+        raise UserError(f"{flag} must end in one of {ends}; got {str(file)!r}.")
     return file
 
 

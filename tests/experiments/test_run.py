@@ -187,7 +187,7 @@ def test_compare_shows_differences_and_numbers(finished, tmp_path, capsys, monke
     assert compare.main([str(finished), str(measured), "--plot=both.svg"]) == 0
     assert "curves: both.svg" in capsys.readouterr().out
     assert compare.main([str(finished), str(finished), "--plot=curves.bmp"]) == 2
-    assert "--plot ends in .png, .pdf, .svg; got 'curves.bmp'" in one_line(capsys)
+    assert "--plot must end in one of .png, .pdf, .svg; got 'curves.bmp'" in one_line(capsys)
     assert compare.main([str(finished)]) == 2
     assert "at least two run folders" in one_line(capsys)
     assert compare.main([str(finished), str(tmp_path / "nothing")]) == 2

@@ -133,7 +133,7 @@ def test_the_same_figure_has_the_same_bytes(ending, begins, tmp_path):
 
 
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path):
-    with pytest.raises(UserError, match=r"ends in .png, .pdf, .svg; got 'a.gif'"):
+    with pytest.raises(UserError, match=r"must end in one of .png, .pdf, .svg; got 'a.gif'"):
         figure_style.save(drawn(figure_style.COLUMN, 1), Path("a.gif"))
     with pytest.raises(UserError, match=r"cannot write the figure .*no/a.png: No such file"):
         figure_style.save(drawn(figure_style.COLUMN, 1), tmp_path / "no/a.png")

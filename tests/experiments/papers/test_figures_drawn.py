@@ -144,7 +144,10 @@ def test_wrong_draws_and_files_are_one_line(run, tmp_path, capsys):
     cases = [
         ([*paths, "--config.figure.draws=7"], draws),
         ([*paths, "--config.figure.draws=6"], draws),
-        ([*run[1], "--draw=a.jpg"], "a figure's name ends in .png, .pdf, .svg; got 'a.jpg'"),
+        (
+            [*run[1], "--draw=a.jpg"],
+            "a figure's name must end in one of .png, .pdf, .svg; got 'a.jpg'",
+        ),
         ([*run[1], "--draw=nowhere/a.pdf"], "cannot write the figure nowhere/a.pdf: No such file"),
     ]
     assert not wrong_errors(main, cases, capsys)
