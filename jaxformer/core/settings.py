@@ -3,7 +3,7 @@
 A field that equals its default here is no part of a config's identity (`build.config_identity`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
@@ -43,6 +43,7 @@ class DataSettings:
             check_range(f"data.{name}", getattr(self, name), 0, 1)
         for name in ("test_size", "validation_size"):
             check_range(f"data.{name}", getattr(self, name), 1, MAX_HELDOUT_EXAMPLES)
+        _check_whole("data", self, ("seed", "train_size", "test_size", "validation_size"))
 
 
 @dataclass(frozen=True)
@@ -103,14 +104,18 @@ class TrainSettings:
         minima = dict(steps=1, log_every=1, eval_every=0, patience=0, loss_chunk=0, accumulate=1)
         for name, minimum in minima.items():
             check_range(f"train.{name}", getattr(self, name), minimum, MAX_STEPS)
-        for name in ("batch_size", *minima):
-            if not isinstance(getattr(self, name), Integral):
-                raise UserError(
-                    f"train.{name} must be a whole number, got {getattr(self, name)!r}."
-                )
+        _check_whole("train", self, ("batch_size", *minima))
         if self.patience and not self.eval_every:
             raise UserError("train.patience counts validations: it needs train.eval_every > 0.")
         if self.signal and not self.eval_every:
             raise UserError(
                 "train.signal is measured at every validation: it needs train.eval_every > 0."
             )
+
+
+def _check_whole(section: str, settings: Any, names: Iterable[str]) -> None:
+    """Raises a UserError unless these fields are whole numbers."""
+    for name in names:
+        value = getattr(settings, name)
+        if not isinstance(value, Integral):
+            raise UserError(f"{section}.{name} must be a whole number, got {value!r}.")

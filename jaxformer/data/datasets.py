@@ -114,9 +114,10 @@ def check_parts(corpus: Corpus, shares: tuple[float, float], pieces: Pieces) -> 
         if not part:
             name = min(missing, key=PARTS.index)
             raise UserError(
-                f"--{name}={share_of[name]:g} leaves the {name} part without text: documents are "
-                f"never split, and the training text has {training:,} bytes. Use a longer "
-                f"text, more documents, a larger --{name}, or --{name}=0."
+                f"--{name}={share_of[name]:g} leaves the {name} part without text: a part has "
+                f"whole documents, or whole blocks of a long one, and the training text has "
+                f"{training:,} bytes. Use a longer text, more documents, a larger --{name}, or "
+                f"--{name}=0."
             )
         missing.discard(part)
 

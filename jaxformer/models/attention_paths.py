@@ -68,6 +68,10 @@ class AttentionPathsSpec:
             raise UserError(
                 "attention paths need causal=False, got causal=True: they attend to all tokens."
             )
+        if isinstance(self.heads, int):
+            raise UserError(
+                f"heads must have a number for each layer, such as (2, 2), got {self.heads}."
+            )
         check_range("the number of layers (model.heads)", len(self.heads), 1, MAX_SIZES["layers"])
         for size in (*self.heads, *self.widths, self.query_width):
             check_range("each of heads, width and query_width", size, 1, MAX_SIZES["width"])

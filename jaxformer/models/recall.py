@@ -53,8 +53,11 @@ class RecallSpec:
     param_dtype: Any = float  # of the stored parameters
 
     def __post_init__(self):
-        if not self.feed_forward:
-            raise UserError("feed_forward must name an F for each layer, got none.")
+        if not self.feed_forward or isinstance(self.feed_forward, str):
+            raise UserError(
+                f"feed_forward must name an F for each layer, such as ('mlp', 'none'), got "
+                f"{self.feed_forward!r}."
+            )
         for name in self.feed_forward:
             if name not in FEED_FORWARD:
                 raise unknown("feed-forward layer", name, FEED_FORWARD)

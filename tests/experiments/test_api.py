@@ -168,6 +168,7 @@ def test_wrong_arguments_are_one_line():
             ),
             (dict(steps=0), "train.steps must be at least 1, got 0"),
             (dict(steps=2.5), "train.steps must be a whole number, got 2.5"),
+            (dict(log_every=1.5), "train.log_every must be a whole number, got 1.5"),
             (dict(batch_size="8"), "train.batch_size must be a number, got '8'"),
             (dict(probes="attention_entropy"), "a sequence of names, got 'attention_entropy'"),
             (dict(unfreeze=[(70, ((".*", "train"),))]), "increase between 0 and train.steps = 60"),

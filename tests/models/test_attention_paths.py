@@ -124,6 +124,8 @@ def test_initial_weights_have_the_stated_variance():
 
 
 def test_impossible_fields_and_inputs_raise_one_line():
+    with pytest.raises(UserError, match=r"a number for each layer, such as \(2, 2\), got 2"):
+        build(heads=2)
     with pytest.raises(UserError, match="3 hidden widths"):
         build(width=(5, 7))
     with pytest.raises(UserError, match="standard"):

@@ -112,7 +112,8 @@ def test_captured_attention_weights_are_causal_probabilities():
 def test_impossible_fields_and_too_long_sequences_raise_one_line():
     bad = {
         "Did you mean 'linear'": {"feed_forward": ("lineer",)},
-        "an F for each layer": {"feed_forward": ()},
+        r"an F for each layer, .* got \(\)": {"feed_forward": ()},
+        "an F for each layer, .* got 'mlp'": {"feed_forward": "mlp"},
         "Did you mean 'rotary'": {"positions": "rotery"},
         "even width": {"positions": "rotary", "width": 7},
         "width must be at least 1": {"width": 0},
