@@ -1,10 +1,10 @@
 """A laboratory for one question: what does each part of a transformer do?
 
     run = jaxformer.train(task, model, partition, steps=400)      train, with parts frozen
-    print(jaxformer.anatomy(task))                                what each part of it does
-    jaxformer.plan(task, model, target="v5e:4x4")                 its cost on another machine
+    print(jaxformer.anatomy(task))                                what each part does on a task
+    jaxformer.plan(task, model, target="v5e:4x4")                 cost of a step on another machine
     jaxformer.litmus(task).sentence                               does the task need attention?
-    run = jaxformer.open("runs/my_run")                           its result, curves and parameters
+    run = jaxformer.open("runs/my_run")                           read a run: result, curves, ..
     print(jaxformer.compare(run, other))                          differences with intervals
     model, params, config = jaxformer.load("runs/my_run")         load a trained network
     jaxformer.capture.capture(model, params, tokens, names)       read activations
