@@ -61,6 +61,11 @@ class Recall(Task):
             raise UserError(
                 f"scored='last' sets z_T to the one trigger, got {self.n_triggers} triggers."
             )
+        if self.exclude_triggers and self.n_triggers >= self.n_symbols:
+            raise UserError(
+                f"exclude_triggers needs a symbol that is no trigger, got {self.n_triggers} "
+                f"triggers and {self.n_symbols} symbols."
+            )
         if len(self.noise) > 1:
             raise UserError(f"noise is one symbol or none, got {self.noise!r}.")
         symbols = self._statistics.symbols

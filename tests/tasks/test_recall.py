@@ -119,6 +119,7 @@ def test_wrong_settings(tmp_path):
         "n_symbols must be 2 to 65": {"n_symbols": 66},
         "unknown kind of scored positions": {"scored": "lats"},
         "needs a trigger": {"triggers": ""},
+        "got 2 triggers and 2": {"triggers": " e", "n_symbols": 2, "exclude_triggers": True},
         "got 2 triggers": {"triggers": " e", "scored": "last"},
     }.items():
         with pytest.raises(UserError, match=message):
