@@ -53,7 +53,7 @@ lint: venv
 bench: venv
 	@for script in $(filter-out %/gpu_day.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(PY) $$script || exit 1; done
 
-# Needs a GPU and pip install -e '.[cuda12]'; DRY=--dry-run tries the stages on a CPU.
+# Needs a GPU and pip install -e '.[cuda13]' (cuda12 for older drivers); DRY=--dry-run tries the stages on a CPU.
 MINUTES ?= 60
 gpu-day: venv
 	@$(PY) benchmarks/gpu_day.py --minutes=$(MINUTES) $(DRY)

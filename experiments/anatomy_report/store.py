@@ -93,7 +93,7 @@ class Store:
     def _file(self, name: str, seed: int, rate: float) -> Path:
         assert self.folder is not None
         words = re.sub(r"\W+", "-", name)
-        return self.folder / f"{words}-rate{rate:g}-seed{seed}.json"
+        return self.folder / f"{words}-rate{float(rate)!r}-seed{seed}.json"
 
 
 def _of_json(values: Mapping[str, Any]) -> Trained:

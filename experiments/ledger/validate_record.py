@@ -48,7 +48,8 @@ def content(file: Path) -> Any:
 
 def is_number(value: Any) -> bool:
     """Returns whether a value is a finite number that fits into a float."""
-    return isinstance(value, int | float) and abs(value) < LARGEST
+    is_real = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_real and abs(value) < LARGEST
 
 
 def sum_of(record: Mapping[str, Any]) -> str:

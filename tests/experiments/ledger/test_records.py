@@ -81,6 +81,7 @@ def test_a_record_is_compact_and_the_same_json():
         ({"schema": 1}, "schema 1, this version reads 2"),
         ({"seeds": "0, 1"}, "'seeds' should be a list, it is '0, 1'"),
         ({"seeds": ["0"]}, "its 'seeds' are damaged: \\['0'\\]"),
+        ({"seeds": [True]}, "its 'seeds' are damaged: \\[True\\]"),
         ({"metrics": {"accuracy": 0.5}}, "its 'metrics' are damaged"),
         ({"config": {"name": "x"}}, "its config has no arguments: an older version made it"),
         ({"config": {"name": "x", "arguments": 1}}, "its 'config' are damaged"),
