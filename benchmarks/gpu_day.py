@@ -4,10 +4,10 @@
     python benchmarks/gpu_day.py --minutes=30
     python benchmarks/gpu_day.py --dry-run          the same stages on a CPU with tiny sizes
 
-Needs Python 3.11 or newer and `pip install 'jaxformer[cuda13]'` (cuda12 for older drivers); the last
-stage needs a clone with ml-collections. Each stage runs in its own process, so a failure does not
-stop the next stages. Its numbers go into OUT/gpu_day.json as soon as it ends; a second call runs
-the stages that are missing.
+Needs Python 3.11 or newer and `pip install 'jaxformer[cuda13]'` (cuda12 for older drivers); the
+last stage needs a clone with ml-collections. Each stage runs in its own process, so a failure does
+not stop the next stages. Its numbers go into OUT/gpu_day.json as soon as it ends; a second call
+runs the stages that are missing.
 """
 
 import argparse
