@@ -52,10 +52,11 @@ def check_memory(phases: Sequence[Phase]) -> str:
             f"{byte_size(heldout)} held-out examples), {byte_size(free)} free"
         )
     one_by_one = "train.members=map, " if is_vmap and n > 1 else ""
+    remat = "model.remat=True, " if getattr(setup.model.spec, "remat", True) is False else ""
     raise UserError(
         f"a population of {n} needs about {byte_size(need)}, {byte_size(free)} are free on this "
         f"{device.platform}: take {one_by_one}fewer seeds (n_seeds) or learning rates, a smaller "
-        "train.batch_size, model.remat=True, or more devices (devices.fsdp)."
+        f"train.batch_size, {remat}or more devices (devices.fsdp)."
     )
 
 
