@@ -1,8 +1,11 @@
 """The trained members of a report on disk: one small file for each, written as they come.
 
-The folder belongs to one subject: its name ends with the hash of the settings. A member that is in
-the folder is not trained again. Files carry a checksum, and a damaged one is reported and ignored,
-so that its member is trained again.
+The folder belongs to one subject, which is a task, a network and the settings of its training. The
+folder's name ends with the hash of the settings. A member that is in the folder is not trained
+again. Files carry a checksum, and a damaged one is reported and ignored, so that its member is
+trained again.
+
+In the whole network no part is changed. Its parameters are in whole.npz.
 """
 
 import json
@@ -92,8 +95,8 @@ class Store:
 
     def _file(self, name: str, seed: int, rate: float) -> Path:
         assert self.folder is not None
-        words = re.sub(r"\W+", "-", name)
-        return self.folder / f"{words}-rate{float(rate)!r}-seed{seed}.json"
+        slug = re.sub(r"\W+", "-", name)
+        return self.folder / f"{slug}-rate{float(rate)!r}-seed{seed}.json"
 
 
 def _of_json(values: Mapping[str, Any]) -> Trained:

@@ -59,7 +59,7 @@ class Item(NamedTuple):
     metric: str = "accuracy"  # of the published values
     baseline: str = ""  # the strongest trivial predictor among the records' baselines
     note: str = ""  # a caveat: a misprint, an inconsistency, a difference of our setting
-    defines: str = ""  # of a drawing or a table of settings: where the repository has it
+    defines: str = ""  # where the repository has it, if it is a drawing or a table of settings
     needs: str = ""  # data or weights that the repository lacks
     late: bool = False  # the rules were written after numbers of the row were known
     checks: Mapping[str, Rule] = {}  # additional checks by sentence; they decide nothing
@@ -94,12 +94,12 @@ def cell_of(folder: str, file: str, arguments: str = "") -> Cell:
 
 
 def late(*items: Item) -> tuple[Item, ...]:
-    """Marks items whose rules were written after numbers of theirs were known."""
+    """Marks items whose rules were written after some of their numbers were known."""
     return tuple(item._replace(late=True) for item in items)
 
 
 def checked(paper: Paper) -> Paper:
-    """Returns the paper with omitted cells filled in.
+    """Returns the paper; a rule that names no cell gets its item's only cell.
 
     Raises UserError if a rule names a cell, a config field, a metric or a baseline that does not
     exist.
@@ -114,12 +114,12 @@ def _checked(item: Item, paper: str) -> Item:
         check_choice(f"primary rule of {paper} {item.name}", item.primary, item.rules)
     if not (item.rules or item.defines or item.needs):
         raise UserError(f"{paper} {item.name} claims something and has no rule that tests it.")
-    rules, checks = (_with_cells(item, paper, of) for of in (item.rules, item.checks))
+    rules, checks = (_with_cells(item, paper, given) for given in (item.rules, item.checks))
     for text, rule in (*rules.items(), *checks.items()):
         if not rule.can_fail():
             raise UserError(f"a rule of {paper} {item.name} cannot fail: {text!r}.")
         for side in rule.sides:
-            for cell in side.cells:
+            for cell in side.cells:  # several for a mean or a difference of cells
                 _check_names(item, paper, side._replace(cell=cell))
     baseline = Side("", item.baseline, is_baseline=True)
     for cell in item.cells:
@@ -128,7 +128,10 @@ def _checked(item: Item, paper: str) -> Item:
 
 
 def _check_names(item: Item, paper: str, side: Side) -> None:
-    """Raises if runs of the side's cell do not report its metric; unknown tasks pass."""
+    """Raises if runs of the side's cell do not report its metric.
+
+    Tasks that do not declare their metrics pass.
+    """
     if not side.cell or side.metric == DIVERGED:
         return
     cell, where = item.cells[side.cell], f"{paper} {item.name}, {side.cell}:"
@@ -149,10 +152,14 @@ def config_string(cell: Cell, scale: str) -> str:
 
 
 def _with_cells(item: Item, paper: str, given: Mapping[str, Rule]) -> dict[str, Rule]:
-    only = next(iter(item.cells)) if len(item.cells) == 1 else ""
+    """Returns the rules; a side that names no cell gets the item's only cell.
+
+    Raises UserError if a rule names a cell that the item does not have.
+    """
+    only_cell = next(iter(item.cells)) if len(item.cells) == 1 else ""
     rules = {}
     for text, rule in given.items():
-        left, right = (s._replace(cell=s.cell or only) if s.metric else s for s in rule.sides)
+        left, right = (s._replace(cell=s.cell or only_cell) if s.metric else s for s in rule.sides)
         for cell in (cell for side in (left, right) if side.metric for cell in side.cells):
             if cell not in item.cells:
                 raise unknown(f"cell in a rule of {paper} {item.name}:", cell, item.cells)

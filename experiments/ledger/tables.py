@@ -14,8 +14,8 @@ from experiments.ledger.rules import HELD, NOT_RUN, OPEN, Finding, Side, overall
 from jaxformer.core.text_format import number, with_error
 
 COLUMNS = ("cell", "metric", "published", "measured", "sem", "n", "baseline", "scale", "verdict")
-MORE = ("baseline_name", "commit", "record")
-SHOWN = 6  # metrics of a record without rules
+MORE = ("baseline_name", "commit", "record")  # further columns of the CSV
+SHOWN = 6  # how many metrics of a record are shown if no rule selects them
 LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX |= {"–": "--", "²": r"$^2$"} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
 SYMBOLS = {"±": "pm", "≤": "leq", "≥": "geq", "×": "times", "·": "cdot", "∞": "infty"}
@@ -39,7 +39,7 @@ class Line(NamedTuple):
 
     @property
     def standing(self) -> str:
-        """Returns the prefix "stale: " or "not trusted: " of a number that decides nothing."""
+        """Returns "stale: " or "not trusted: " for a number that decides nothing, else ""."""
         return f"{self.record.standing}: " if self.stale and self.record else ""
 
     def columns(self) -> dict[str, str]:
@@ -119,7 +119,7 @@ def missing(row: Row) -> dict[str, str]:
 
 
 def how_to_decide(row: Row) -> str:
-    """Returns what would decide an item that is open only by errors; "" for other items."""
+    """Returns how many seeds would decide an open row, or why none will; "" for other rows."""
     seeds, reason = seeds_needed(row)
     if reason:
         return f"New seeds alone will not decide it: {reason}."
@@ -135,11 +135,13 @@ def seeds_needed(row: Row) -> tuple[int, str]:
     """Returns the number of seeds that decides all open rules with a power of 90 %.
 
     Returns:
-      (seeds, ""), (0, the reason) if no number of seeds does, or (0, "") if seeds are not what is
-      missing: decided items, missing runs, means over splits, and figures with their own samples.
+      (seeds, "")      the number of seeds
+      (0, the reason)  if no number of seeds decides them
+      (0, "")          if seeds are not what is missing: the row is decided, a run is missing,
+                       a rule is about a mean over splits, or a figure draws its own samples
     """
-    trained = any(len(record.members) > 1 for record in row.records.values())
-    if row.verdict != OPEN or not trained:
+    has_members = any(len(record.members) > 1 for record in row.records.values())
+    if row.verdict != OPEN or not has_members:
         return 0, ""
     needed = 0
     for rule, finding in zip(row.item.rules.values(), row.findings, strict=True):
@@ -157,11 +159,11 @@ def seeds_needed(row: Row) -> tuple[int, str]:
 
 
 def decided(row: Row) -> str:
-    """Returns how many rules are decided, such as "3 of 4 rules decided"; "" if all are."""
-    open_ones = sum(finding.verdict == NOT_RUN for finding in row.findings)
-    if row.verdict == NOT_RUN or not open_ones:
+    """Returns, if some rules lack a run, how many do not, such as "3 of 4 rules decided"."""
+    n_lacking = sum(finding.verdict == NOT_RUN for finding in row.findings)
+    if row.verdict == NOT_RUN or not n_lacking:
         return ""
-    return f"{len(row.findings) - open_ones} of {len(row.findings)} rules decided"
+    return f"{len(row.findings) - n_lacking} of {len(row.findings)} rules decided"
 
 
 def measured(value: dict[str, Any] | None) -> str:
@@ -213,9 +215,9 @@ def _csv_cells(line: Line) -> list[Any]:
     value, record = line.value or {"mean": None, "sem": None, "n": None}, line.record
     values = (line.published, value["mean"], value["sem"], value["n"], line.baseline)
     numbers = [float(f"{x:.9g}") if isinstance(x, float) else x for x in values]
-    where = [record.scale if record else "", line.verdict, line.baseline_name]
+    texts = [record.scale if record else "", line.verdict, line.baseline_name]
     origin = [commit(record), record.where] if record else ["", ""]
-    return [line.cell, line.metric, *numbers, *where, *origin]
+    return [line.cell, line.metric, *numbers, *texts, *origin]
 
 
 def as_latex(row: Row) -> str:
@@ -240,6 +242,11 @@ def latex(text: str) -> str:
 
 
 def _metrics(row: Row, record: Record | None, rule_metrics: dict[str, None]) -> list[str]:
+    """Returns the metrics to show of a cell.
+
+    A cell with a record shows the metrics of the item and its rules that the record has. A cell
+    without a record shows a single metric, or "" if none is its own.
+    """
     if record is None:
         ruled = {side.metric for rule in row.item.rules.values() for side in rule.sides}
         shows_metric = row.item.metric in rule_metrics or row.item.metric in ruled or not ruled

@@ -36,7 +36,7 @@ def run(config, workdir: Workdir) -> int:
 
 def _run(config, workdir: Workdir) -> int:
     stopwatch = Stopwatch()
-    task, model, seeds, measurements = setup(config)
+    task, model, n_seeds, measurements = setup(config)
     describe.print_labels(build.partition(config), shapes(model))
     test = jax.tree.map(jnp.asarray, build.source(config, task, batch_size=1).heldout().test)
 
@@ -47,14 +47,14 @@ def _run(config, workdir: Workdir) -> int:
         arrays = capture(model, params, test.inputs, names=names)
         return {f"{s}/{n}": STATISTICS[s](arrays[n]).mean() for n, s in measurements}
 
+    # A population needs a learning rate; the initial networks do not depend on it.
+    networks = population(config.seed, n_seeds, (1.0,))
     # Seeds run one after the other, so that only one network is in memory.
-    members = [
-        jax.device_get(measure(key)) for key in population(config.seed, seeds, (1.0,)).init_keys()
-    ]
+    members = [jax.device_get(measure(key)) for key in networks.init_keys()]
     metrics = {name: over_seeds([m[name] for m in members]) for name in members[0]}
     result = result_of(
         workdir,
-        seeds=range(config.seed, config.seed + seeds),
+        seeds=range(config.seed, config.seed + n_seeds),
         metrics=metrics,
         members=[
             {"seed": config.seed + i, "learning_rate": None, "metrics": m, "diverged_at": None}
@@ -78,7 +78,7 @@ def setup(config) -> tuple[Any, Any, int, list[tuple[str, str]]]:
         check_choice("statistic", statistic, STATISTICS)
     check_seeds(config.n_seeds)
     memory.check_data(build.source(config, task, batch_size=1))
-    build.partition(config).labels(shapes(model))
+    build.partition(config).labels(shapes(model))  # checks the rules
     return task, model, config.n_seeds, measurements
 
 
@@ -90,7 +90,7 @@ def shapes(model) -> Any:
 
 
 def dry_run(config) -> None:
-    _, model, seeds, measurements = setup(config)
+    _, model, n_seeds, measurements = setup(config)
     describe.print_labels(build.partition(config), shapes(model))
-    print(f"would measure {len(measurements)} statistics over {seeds} seeds:")
+    print(f"would measure {len(measurements)} statistics over {n_seeds} seeds:")
     print(*(f"  {statistic} of {name}" for name, statistic in measurements), sep="\n")

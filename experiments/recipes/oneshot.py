@@ -40,12 +40,12 @@ def run(config, workdir: Workdir) -> int:
     if code := trained.exit_code():
         return code
     params, model = jax.device_get(trained.params), trained.session.setup.model
-    mask = trained.session.chosen(trained.state)
-    chosen = [i for i, is_chosen in enumerate(mask) if is_chosen]
+    has_best_rate = trained.session.chosen(trained.state)  # of each member
+    members = [i for i, is_best in enumerate(has_best_rate) if is_best]
     studies: dict[int, Study] = {}  # by member
     with Interrupt() as interrupt:
-        for number, i in enumerate(chosen, 1):
-            print(f"theory of network {number} of {len(chosen)}", flush=True)
+        for number, i in enumerate(members, 1):
+            print(f"theory of network {number} of {len(members)}", flush=True)
             folder, data = workdir / f"studies/{i:06d}", _study_data(config, trained, i)
             network = jax.tree.map(lambda leaf, i=i: leaf[i], params)
             network_study = _study(model, network, data, folder, interrupt)
@@ -99,14 +99,16 @@ def phases_of(config) -> list[Phase]:
     sizes = {"per_class": data.per_class, "size": data.size, "prepared": data.folder}
     loaded = images.load(data.images, data.paths, sum(data.classes), **sizes)
     parts = images.split(loaded, data.classes, data.seed)
-    train, validation, test = (OneShot(part, data.patch) for part in parts)
+    train_task, validation_task, test_task = (OneShot(part, data.patch) for part in parts)
     ood = {
-        name: OneShot(images.load(name, (), 2, seed=1, **sizes), data.patch, shuffled=False)
+        name: OneShot(images.load(name, classes=2, seed=1, **sizes), data.patch, shuffled=False)
         for name in data.ood
     }
     counts = (config.train.batch_size, data.validation_size, data.test_size)
-    source = Episodes(train, validation, test, ood, jax.random.key(data.seed), *counts)
-    return build.phases(config, build.setup(config, train, build.model(config, train), source))
+    key = jax.random.key(data.seed)
+    source = Episodes(train_task, validation_task, test_task, ood, key, *counts)
+    model = build.model(config, train_task)
+    return build.phases(config, build.setup(config, train_task, model, source))
 
 
 def _study(model, network, data, folder: Path, interrupt: Interrupt) -> Study | None:
@@ -143,6 +145,7 @@ def _study_data(config, trained: Trained, member: int) -> dict[str, Any]:
     Each member has its own training set; the held-out sets are common to all members.
     """
     setup, source = trained.session.setup, _episodes(trained)
+    # The study has other episodes than the training of the member.
     key = jax.random.fold_in(setup.population.data_keys()[member], 2)
     heldout = source.heldout()
     return {

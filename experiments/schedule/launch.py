@@ -67,7 +67,8 @@ class LocalExecutor(Executor):
 
     def submit(self, job: Job) -> Iterator[Outcome]:
         if job.is_finished() and not (job.record or job.restart):
-            # Another launcher finished it after the list of jobs was made.
+            # Another launcher finished it after the list of jobs was made. A finished job with
+            # `record` or `restart` still has something to do.
             yield Outcome(job, 0, 0.0, DONE_ELSEWHERE, by_other_launcher=True)
         elif not self.start(job):
             self._defer(job)
@@ -85,7 +86,8 @@ class LocalExecutor(Executor):
             yield from self._poll_deferred()
 
     def stop(self) -> Iterator[Outcome]:
-        if not self.signal:  # a second signal would not let the runs save
+        # After a signal the runs are already saving. Another one would end them before they have.
+        if not self.signal:
             self._terminate_runs()
         for job in self.deferred:
             message = "another launcher still runs it"
@@ -110,6 +112,7 @@ class LocalExecutor(Executor):
         slot = self.free.pop()
         with log:
             process = subprocess.Popen(
+                # The run ends if this process dies.
                 child.tied_command(job.command_line(PROGRAM), slot.cores),
                 stdin=subprocess.DEVNULL,
                 stdout=log,

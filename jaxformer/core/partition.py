@@ -111,7 +111,7 @@ class Partition:
 
         def labels_of(tree):
             if not isinstance(tree, Mapping):  # optax passes a placeholder when it maps states
-                return min(labels)
+                return min(labels)  # any label serves
             return paths.map_with_path(lambda path, _: self.label(path), tree)
 
         return optax.multi_transform({label: transforms[label] for label in labels}, labels_of)

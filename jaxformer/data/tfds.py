@@ -17,7 +17,7 @@ from jaxformer.data.protocols import Corpus, TextSource
 from jaxformer.data.readers import Piece
 from jaxformer.data.token_index import PARTS
 
-# Names of splits and the parts of a prepared text.
+# {split of TensorFlow Datasets: part of a prepared text}
 SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "test": "test"}
 INSTALL = "pip install 'jaxformer[prepare]'"
 CATALOGUE = "https://www.tensorflow.org/datasets/catalog"
@@ -77,7 +77,8 @@ def _reader(builder: Any, split: str, text: str, label: str):
         for i in range(start, len(source)):
             row = source[i]
             content = row[text].decode() if isinstance(row[text], bytes) else str(row[text])
-            yield Piece(content, True, int(row[label]) if label else None, i + 1)
+            row_class = int(row[label]) if label else None
+            yield Piece(content, ends=True, label=row_class, after=i + 1)
 
     return read
 

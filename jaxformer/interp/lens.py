@@ -63,7 +63,7 @@ def logit_lens(
 def stream_logit_lens(
     model: Any, params: Any, *inputs: Any, names: str = STATES, positions: Positions = None
 ) -> Iterator[tuple[str, jax.Array]]:
-    """Yields the entries of `logit_lens` one by one, so that memory has the logits of one block.
+    """Yields the entries of `logit_lens` one by one, with the logits of one block in memory.
 
     Args:
         model: a model with activation addresses.
@@ -84,7 +84,7 @@ def stream_logit_lens(
 def _states(
     model: Any, params: Any, inputs: tuple[Any, ...], names: str, positions: Positions
 ) -> tuple[dict[str, jax.Array], tuple[Any, ...]]:
-    """Returns the states to read, and inputs of as many tokens."""
+    """Returns the states and the inputs, both at the positions to read."""
     states = capture(model, params, *inputs, names=[names])
     if positions is None:
         return states, inputs
@@ -96,7 +96,8 @@ def _states(
             raise UserError(f"positions are from {-length} to {length - 1}, got {positions}.")
     index = jnp.where(index < 0, index + length, index)
     index_BxK = jnp.broadcast_to(index, (n_batch, index.shape[-1]))
-    # Norm and unembedding read each position alone, whatever the tokens are.
+    # Norm and unembedding read each position alone and ignore the tokens. The model still needs
+    # tokens of the same shape as the states.
     tokens_BxK = take_positions(jnp.asarray(inputs[0]), index_BxK)
     return {a: take_positions(x, index_BxK) for a, x in states.items()}, (tokens_BxK,)
 
@@ -135,7 +136,8 @@ def attribution(
 
     With constant attention weights and norm factors the logits are an affine function of the
     branches' outputs, so that slope times value is exact. The model must be pre-norm or without
-    norms. With a soft cap of the logits (Gemma 2) slopes are exact and `rest` has the curvature.
+    norms. A soft cap of the logits (Gemma 2) is not affine: the slopes are exact, and `rest` also
+    contains what a linear approximation misses.
 
     Args:
         model: a model with activation addresses.
@@ -144,11 +146,11 @@ def attribution(
         metric: a linear function of the logits (B, T, V) that returns a number, such as the
             difference of two logits.
     """
-    known = shapes(model, params, *inputs)
-    writers = [a for a in known if re.fullmatch(WRITERS, a)]
-    _check_stream(model, known, writers)
+    addresses = shapes(model, params, *inputs)
+    writers = [a for a in addresses if re.fullmatch(WRITERS, a)]
+    _check_stream(model, addresses, writers)
     writers.insert(0, "embedded")
-    factors = [a for a in known if re.fullmatch(FACTORS, a)]
+    factors = [a for a in addresses if re.fullmatch(FACTORS, a)]
     _, values = run(model, params, *inputs, names=[re.escape(a) for a in (*writers, *factors)])
 
     def shifted_metric(shifts):
@@ -162,8 +164,10 @@ def attribution(
     return Attribution(parts, total, total - sum(part.sum() for part in parts.values()))
 
 
-def _check_stream(model: Any, known: Any, writers: list[str]) -> None:
-    if not writers or ("final_norm/factor" not in known and getattr(model.spec, "use_norm", True)):
+def _check_stream(model: Any, addresses: Any, writers: list[str]) -> None:
+    if not writers or (
+        "final_norm/factor" not in addresses and getattr(model.spec, "use_norm", True)
+    ):
         raise UserError(
             "attribution needs a residual stream to which heads and MLPs add and which norms read; "
             f"{type(model).__name__} has none."
@@ -256,7 +260,10 @@ def norm(factors: Factors) -> jax.Array:
 
 
 def _head(model: Any, params: Any, block: int, name: str, head: int) -> jax.Array:
-    """Returns the weights (N, D) of a head; grouped queries share those of their keys."""
+    """Returns the weights (N, D) of a head.
+
+    With grouped queries several heads share the weights of one key and value head.
+    """
     heads = _heads(model)
     if not 0 <= head < heads:
         raise UserError(f"block_{block} has the heads 0 to {heads - 1}, got {head}.")
@@ -271,7 +278,9 @@ def _heads(model: Any) -> int:
     """Returns the number of heads; the recall model has one and no field for it."""
     heads = getattr(model.spec, "heads", 1)
     if not isinstance(heads, int):
-        raise UserError(f"{type(model).__name__} has no maps of heads from a stream to itself.")
+        raise UserError(
+            f"{type(model).__name__} has no heads that read and write one residual stream."
+        )
     return heads
 
 

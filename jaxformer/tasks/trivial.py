@@ -21,7 +21,10 @@ FITTING_SEED = 2026  # no data stream of a run uses it
 
 @functools.lru_cache(maxsize=2)
 def fitting_examples(task: Task) -> Batch:
-    """Returns the fitting examples as numpy arrays. Entries of enumerated tasks are random."""
+    """Returns the fitting examples as numpy arrays.
+
+    Those of a task that enumerates its examples are drawn at random, with repetitions.
+    """
 
     def draw(i):
         key = jax.random.fold_in(jax.random.key(FITTING_SEED), i)
@@ -37,8 +40,9 @@ def best_by(groups: Callable[[Batch], tuple], fit: Batch, test: Batch) -> float:
     """Returns the accuracy of the most frequent answer of each group of positions.
 
     Args:
-        groups: maps a batch to integer arrays of its shape (B, T). Positions where all arrays
-            agree form a group. A group without fitting examples gets the most frequent answer.
+        groups: maps a batch to integer arrays of its shape (B, T). Two positions are in
+            one group if every array has equal values at both. A group without fitting examples
+            gets the most frequent answer.
         fit: the fitting examples.
         test: the scored examples.
     """
@@ -75,6 +79,7 @@ def _answers(groups: Callable[[Batch], tuple], fit: Batch, test: Batch) -> np.nd
     counts_GxV = counts.reshape(n_groups, n_answers)
     has_examples_G = counts_GxV.sum(1) > 0
     best_G = np.where(has_examples_G, counts_GxV.argmax(1), counts_GxV.sum(0).argmax())
+    # Without arrays there is a single group, and test_group is the number 0.
     return best_G[np.broadcast_to(test_group, _scored(test, test.targets).shape)]
 
 

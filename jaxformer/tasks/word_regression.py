@@ -1,7 +1,7 @@
 """Logistic regression on the words of documents: a trivial predictor of their class.
 
     score_c(document) = b_c + sum_w W_wc       over the different words w of the document
-    loss = mean nats of the class + penalty / 2 |W|^2
+    loss = mean cross entropy in nats + penalty / 2 |W|^2
 
 Words are compared without case, and must occur in MIN_DOCUMENTS documents. Validation chooses the
 penalty among PENALTIES.
@@ -76,7 +76,7 @@ def _minimised(x: sparse.csr_array, classes: np.ndarray, penalty: float, start: 
 
 
 def _loss(scores_BxC: np.ndarray, classes_B: np.ndarray) -> tuple[float, np.ndarray]:
-    """Returns the mean nats of the classes and its gradient with respect to the scores."""
+    """Returns the mean cross entropy in nats and its gradient with respect to the scores."""
     logp_BxC = special.log_softmax(scores_BxC, 1)
     rows = np.arange(len(classes_B))
     slope_BxC = np.exp(logp_BxC)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 COLLAPSE_DISTANCE = 0.01  # 1 - cosine
-MIN_KEYS = 8.0  # at most a quarter of the length
+MIN_KEYS = 8.0  # in short sequences a quarter of the length (`least_keys`)
 MAX_GRADIENT_RATIO = 100.0
 
 

@@ -9,10 +9,15 @@ the chain rule and independent weights,
     values  G_ss' += sV2 sum_tu E[A_ts A_us'] G_tu / (|x_s| |x_s'|)
     scores  G_tt += sV2 sa2 (C - m) [(C - m) + C] (Y_q - 2 Y_3 + Y_4) G_tt / |x_t|^2
 
-with Y_3 = E sum A^3 and Y_4 = E (sum A^2)^2. The score term is the slope of the softmax times its
-part through queries and its part through keys; the second is counted at the querying token.
-Correlations of gradients through the scores of different tokens are neglected: they vanish as
-tokens become alike. `theory.signal.recursion` defines C, m and Y_q.
+with Y_3 = E sum A^3 and Y_4 = E (sum A^2)^2. The score term is the slope of the softmax times the
+sum of a part through the query and a part through the keys. The gradient through a key belongs to
+the attended token, but is counted at the querying token. Correlations of gradients through the
+scores of different tokens are neglected: they vanish as tokens become alike.
+
+`theory.signal.recursion` defines C, m, u and Y_q. The variances s12, s22, sV2 and sa2 are
+`sigma_12`, `sigma_22`, `sigma_v2` and `score_variance` of `theory.signal.architecture`.
+
+In the code g_q (K,) is G_tt of a token of each cell, and g_p (K, K) is G_tu of two tokens.
 """
 
 from typing import NamedTuple
@@ -77,6 +82,7 @@ def _through_block(arch, cells, block: BlockState, g_q, g_p):
         attention = _attention(arch, cells, block.attention, *branch)
         attention = _input_norm(arch, block.q, *attention)
         return a2 * g_q + attention[0], a2 * g_p + attention[1]
+    # Post-norm.
     g_q, g_p = _norm(arch, block.q_end, g_q, g_p)
     mlp = _mlp(arch, block.q_mlp, block.p_mlp, g_q, g_p)
     g_q, g_p = _norm(arch, block.q_mlp, m2 * g_q + mlp[0], m2 * g_p + mlp[1])
@@ -112,6 +118,7 @@ def _mlp(arch, q, p, g_q, g_p):
 def _attention(arch, cells: Cells, attention: AttentionState, g_q, g_p):
     n, t = cells.count_K, cells.length_K
     # E[A_ts A_ts] and E[A_ts A_ts'] of one row, then E[A_ts A_us] and E[A_ts A_us'] of two rows.
+    # The inner np.where avoids a division by 0 in entries that the outer one sets to 0.
     row_same = attention.y_q / t
     row_other = np.where(t > 1, (1 - attention.y_q) / np.where(t > 1, t * (t - 1), 1), 0)
     shorter = np.minimum(t[:, None], t[None])
@@ -131,6 +138,7 @@ def _attention(arch, cells: Cells, attention: AttentionState, g_q, g_p):
     within_row = np.minimum(share[:, :, None], share[:, None, :])
     other = np.sum((row_other * g_q * n)[:, None, None] * within_row, 0)
     other = other + share.T @ (weight * pair_other) @ share
+    # `same` is C, `other` is m, `cube` is Y_3 and `moment` is Y_4.
     gap = np.maximum(attention.same - np.diagonal(attention.other), 0)
     slope = np.maximum(attention.y_q - 2 * attention.cube + attention.moment, 0)
     scores = arch.score_variance * gap * (gap + attention.n_q) * slope * g_q

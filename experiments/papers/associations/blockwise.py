@@ -1,4 +1,4 @@
-"""Next-token probabilities of a model whose single matrix changes: lower blocks are computed once.
+"""Next-token probabilities when one matrix of a model changes: lower blocks are computed once.
 
 The blocks of a published model are one function of different parameters. Three compiled programs
 serve the whole search, for any block, matrix and rank:
@@ -58,7 +58,8 @@ class Blockwise:
 
     def __init__(self, model: Any, params: Any, parts: list[tuple[int, PromptBatch]]):
         self.model, self.params, self.parts = model, params, parts
-        self.block, self.streams = model.spec.layers + 1, []  # no stream is computed yet
+        # No stream is computed yet: a block above all others makes `_move_to` start at the tokens.
+        self.block, self.streams = model.spec.layers + 1, []
 
     def log_probabilities(self, cut: Any, path: str) -> np.ndarray:
         programs, first = _programs(self.model), self._first_changed_block(path)

@@ -86,15 +86,17 @@ def read(path: str) -> Options:
         if name not in kinds:
             hint = f"{did_you_mean(name, kinds)} The fields are {', '.join(kinds)}."
             raise UserError(f"{file} has no field {name!r}.{hint}")
-        is_right = type(value) is (list if kinds[name] is tuple else kinds[name])
-        if kinds[name] is tuple and not all(isinstance(line, str) for line in [*value]):
+        kind = kinds[name]
+        is_right = type(value) is (list if kind is tuple else kind)  # TOML has no tuples
+        if kind is tuple and not all(isinstance(line, str) for line in [*value]):
             is_right = False
         if not is_right:
-            raise UserError(f"{file}: {name} must be {LABELS[kinds[name]]}, got {value!r:.100}.")
+            raise UserError(f"{file}: {name} must be {LABELS[kind]}, got {value!r:.100}.")
     values: dict[str, Any] = {n: tuple(v) if kinds[n] is tuple else v for n, v in content.items()}
     return check(Options(**values))
 
 
+# The type of a field in messages.
 LABELS = {str: "a text", int: "a whole number", tuple: "a list of texts", dict: "a table"}
 
 

@@ -108,6 +108,7 @@ def _joined(
     """Joins the parts of one GGUF file in the order of their numbers."""
     numbers = {int(_part_match(file)[2]): file for file in parts}
     names = {_part_match(file)[1] for file in parts}
+    # The parts must have one name, and the numbers 0, 1, .. or 1, 2, .., each once.
     first = min(numbers)
     if len(names) > 1 or sorted(numbers) != list(range(first, first + len(parts))) or first > 1:
         listed = ", ".join(file.name for file in parts[:5])
