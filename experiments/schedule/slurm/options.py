@@ -88,8 +88,8 @@ def read(path: str) -> Options:
             raise UserError(f"{file} has no field {name!r}.{hint}")
         kind = kinds[name]
         is_right = type(value) is (list if kind is tuple else kind)  # TOML has no tuples
-        if kind is tuple and not all(isinstance(line, str) for line in [*value]):
-            is_right = False
+        if is_right and kind is tuple:
+            is_right = all(isinstance(line, str) for line in value)
         if not is_right:
             raise UserError(f"{file}: {name} must be {LABELS[kind]}, got {value!r:.100}.")
     values: dict[str, Any] = {n: tuple(v) if kinds[n] is tuple else v for n, v in content.items()}

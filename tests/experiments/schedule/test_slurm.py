@@ -33,6 +33,7 @@ WRONG_OPTIONS = [
     ("time = 2", "time must be a text, got 2"),
     ("gpus = '1'", "gpus must be a whole number, got '1'"),
     ("gpus = true", "gpus must be a whole number, got True"),
+    ("setup = 5", "setup must be a list of texts"),
     ("setup = [1]", "setup must be a list of texts"),
     ("setup = 'module load cuda'", "setup must be a list of texts"),
     ("time = 'soon'", "time must be a time such as"),
