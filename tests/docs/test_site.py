@@ -47,7 +47,7 @@ def test_the_tables_have_every_name(tables):
     assert all(f"\n## {task}\n" in tables["tasks.md"] for task in build.TASKS)
     assert all(f"\n## {model}\n" in tables["models.md"] for model in build.MODELS)
     assert "| `rate` | `0.15` |" in tables["tasks.md"]  # its own, and those of what it inherits
-    assert "| `n_symbols` | `32` | N, the most frequent ones of the text |" in tables["tasks.md"]
+    assert "| `n_symbols` | `32` | N, the number of symbols; they are" in tables["tasks.md"]
     assert "`variant=standard\\|frozen_qk\\|" in tables["configs.md"]
     assert "| `--budget` |  | 90s, 30m, 2h: starts only runs that end" in tables["commands.md"]
     assert "## advise" in tables["commands.md"] and "`--solve`" in tables["commands.md"]

@@ -229,7 +229,7 @@ WRONG_SETTINGS = (
     ("matrix", "block_9/mlp/in", "matches no path"),
     ("matrix", "final_norm", "needs a matrix"),
     ("dtype", "float3", "unknown dtype"),
-    ("fraction", 1.5, "must be in"),
+    ("fraction", 1.5, r"must be a number in \[0, 1\]"),
 )
 
 
