@@ -152,13 +152,14 @@ def _prompts(model: Any, tokens: Any, real: Any, tokenizer: Any, chat: bool) -> 
         raise UserError("texts and chat=True need tokenizer=Text(SOURCE, vocab_size).")
     if not hasattr(tokens, "shape"):
         return _padded(model, [np.asarray(row, np.int32) for row in tokens])
-    if tokens.ndim != 2 or not tokens.shape[1]:
+    tokens_BxT: Any = tokens
+    if tokens_BxT.ndim != 2 or not tokens_BxT.shape[1]:
         raise UserError(
             "the prompt is empty or no batch: expected token ids (B, T) with T > 0, got "
-            f"{tokens.shape}."
+            f"{tokens_BxT.shape}."
         )
-    ends_B = np.full(len(tokens), tokens.shape[1])
-    return Prompts(jnp.asarray(tokens), None if real is None else jnp.asarray(real), ends_B)
+    ends_B = np.full(len(tokens_BxT), tokens_BxT.shape[1])
+    return Prompts(jnp.asarray(tokens_BxT), None if real is None else jnp.asarray(real), ends_B)
 
 
 def _padded(model: Any, rows: Sequence[np.ndarray]) -> Prompts:
