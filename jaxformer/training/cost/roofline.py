@@ -5,7 +5,7 @@
     links     bytes / bandwidth        exchanges between devices
 
 An accelerator takes at least the longest of the three, even if all of them overlap. A CPU takes
-about their sum.
+about their sum, if each of its devices has a core: `measured_cpu` divides the rates evenly.
 """
 
 from collections.abc import Iterable, Mapping
