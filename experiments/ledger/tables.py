@@ -159,11 +159,11 @@ def seeds_needed(row: Row) -> tuple[int, str]:
 
 
 def decided(row: Row) -> str:
-    """Returns, if some rules lack a run, how many do not, such as "3 of 4 rules decided"."""
+    """Returns, if some rules lack a run, how many do not, such as "runs for 3 of 4 rules"."""
     n_lacking = sum(finding.verdict == NOT_RUN for finding in row.findings)
     if row.verdict == NOT_RUN or not n_lacking:
         return ""
-    return f"{len(row.findings) - n_lacking} of {len(row.findings)} rules decided"
+    return f"runs for {len(row.findings) - n_lacking} of {len(row.findings)} rules"
 
 
 def measured(value: dict[str, Any] | None) -> str:

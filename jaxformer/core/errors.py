@@ -2,7 +2,18 @@
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from numbers import Integral, Real
+from typing import Any
+
+# The declared type of a field, its name in errors, and the class of accepted values.
+FIELD_TYPES = {
+    int: ("a whole number", Integral),
+    float: ("a number", Real),
+    bool: ("True or False", bool),
+    str: ("a string", str),
+}
 
 
 class UserError(ValueError):
@@ -66,3 +77,20 @@ def check_choice(kind: str, name: str, choices: Iterable[str]) -> None:
     """Raises a UserError unless the name is among its choices."""
     if name not in choices:
         raise unknown(kind, name, choices)
+
+
+def check_types(dataclass: type, values: Mapping[str, Any]) -> None:
+    """Raises a UserError unless numbers, booleans and strings have the types of their fields.
+
+    Args:
+        dataclass: declares the types; those not in `FIELD_TYPES` are not checked.
+        values: values of its fields by name.
+    """
+    types = {field.name: field.type for field in fields(dataclass)}
+    for name, value in values.items():
+        expected, accepted = FIELD_TYPES.get(types[name], ("", object))
+        is_boolean = isinstance(value, bool) and accepted in (Integral, Real)
+        if is_boolean or not isinstance(value, accepted):
+            raise UserError(
+                f"{dataclass.__name__}.{name} must be {expected}, got {one_line(repr(value), 60)}."
+            )

@@ -42,6 +42,8 @@ class Partition:
     """
 
     def __init__(self, rules: Iterable[tuple[str, str]]):
+        if not isinstance(rules, Iterable):
+            raise UserError(f"a partition is made of (pattern, label) rules, got {rules!r}.")
         self.rules = tuple(_rule(rule) for rule in rules)
         if not self.rules:
             raise UserError("a partition needs at least one (pattern, label) rule, got none.")

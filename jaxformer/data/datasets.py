@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxformer.core.errors import UserError, unknown
+from jaxformer.core.errors import UserError, check_choice, unknown
 from jaxformer.data import readers, row_readers, tables
 from jaxformer.data.protocols import Corpus, TextSource
 from jaxformer.data.readers import Piece
@@ -73,6 +73,7 @@ def corpus(
     if colon and not rest:
         raise UserError(f"the data set {name!r} names nothing after the colon.")
     if kind == "text" and colon:
+        check_choice("documents", documents, ("file", "line"))
         return _text_corpus(Path(rest).expanduser(), documents)
     if kind == "files" and colon:
         return _folder_corpus(Path(rest).expanduser(), text, label, ())

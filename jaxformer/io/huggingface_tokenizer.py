@@ -3,6 +3,7 @@
 Prepared texts and published models share it. The package is imported where it is used.
 """
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,12 +54,15 @@ class HuggingFace:
 
     def n_bytes(self) -> np.ndarray:
         """Returns the number of bytes of text of each token, (V,); 0 for special tokens."""
-        byte_level, sizes = set(byte_characters()), np.zeros(self.vocab_size, np.int32)
+        sizes = np.zeros(self.vocab_size, np.int32)
+        steps = json.loads(self.as_json())
+        is_byte_level = "ByteLevel" in json.dumps([steps["pre_tokenizer"], steps["decoder"]])
+        byte_level = set(byte_characters()) if is_byte_level else set()
         special = {t for t, token in self.model.get_added_tokens_decoder().items() if token.special}
         for piece, token in self.model.get_vocab(with_added_tokens=True).items():
             if token in special:
                 continue
-            if set(piece) <= byte_level:  # each character stands for a byte
+            if piece and set(piece) <= byte_level:  # each character stands for a byte
                 sizes[token] = len(piece)
             elif piece.startswith("<0x"):  # SentencePiece's fallback for single bytes
                 sizes[token] = 1

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from jaxformer.core.errors import UserError, check_range, unknown
+from jaxformer.core.errors import UserError, check_range, check_types, unknown
 
 SPEC_FIELDS = ("vocab_size", "length", "causal")
 # Larger sizes are typing errors: they raise before anything is traced or allocated.
@@ -64,6 +64,7 @@ def make_spec(spec_type: type, numbers: Mapping[str, Any]) -> Any:
     required = [n for n, f in known.items() if f.default is f.default_factory is MISSING]
     if missing := [name for name in required if name not in numbers]:
         raise UserError(f"{spec_type.__name__} needs {', '.join(missing)}.")
+    check_types(spec_type, numbers)
     return spec_type(**numbers)
 
 

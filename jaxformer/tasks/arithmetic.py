@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.core.errors import UserError, check_choice, check_range
+from jaxformer.core.errors import UserError, check_choice, check_range, check_types
 from jaxformer.tasks import trivial
 from jaxformer.tasks.task import (
     TOKEN_SCORES,
@@ -42,6 +42,7 @@ class DecimalAddition(Task):
     scored: str = "authors"  # the positions that count in loss and accuracy: authors | strict
 
     def __post_init__(self):
+        check_types(type(self), vars(self))
         check_choice("format of decimal addition", self.format, FORMATS)
         check_choice("scored positions of decimal addition", self.scored, SCORED)
         check_range("digits of decimal addition", self.digits, 1, 1000)
@@ -113,6 +114,7 @@ class ModularAddition(OneAnswer):
     p: int = 199  # the modulus
 
     def __post_init__(self):
+        check_types(type(self), vars(self))
         if not 2 <= self.p <= 40_000:
             raise UserError(f"modular addition needs 2 <= p <= 40,000, got {self.p}.")
 

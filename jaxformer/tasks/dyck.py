@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.core.errors import check_range
+from jaxformer.core.errors import check_range, check_types
 from jaxformer.tasks import trivial
 from jaxformer.tasks.task import (
     MIN_EXAMPLES_OF_A_KIND,
@@ -40,6 +40,7 @@ class Dyck(OneAnswer):
     pairs: int = 20  # K, half of the largest number of parentheses
 
     def __post_init__(self):
+        check_types(type(self), vars(self))
         check_range("pairs of dyck", self.pairs, 1, 100_000)
 
     @property

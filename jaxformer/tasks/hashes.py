@@ -19,7 +19,8 @@ def fingerprints(inputs: jax.Array) -> jax.Array:
 
 def unit(fingerprint: jax.Array) -> jax.Array:
     """Returns a number in [0, 1) that is independent of the fingerprint's own bits."""
-    return _scramble(fingerprint + jnp.uint32(0x9E3779B9)).astype(jnp.float32) / 2.0**32
+    share = _scramble(fingerprint + jnp.uint32(0x9E3779B9)).astype(jnp.float32) / 2.0**32
+    return jnp.minimum(share, 1 - 2.0**-24)  # the largest words round up to 1
 
 
 def shuffled(key: jax.Array, position: jax.Array, size: int) -> jax.Array:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.core.errors import check_range
+from jaxformer.core.errors import check_range, check_types
 from jaxformer.tasks import trivial
 from jaxformer.tasks.task import (
     TOKEN_SCORES,
@@ -35,6 +35,7 @@ class Hops(Task):
     tokens: int = 99  # input tokens, including the hop count
 
     def __post_init__(self):
+        check_types(type(self), vars(self))
         check_range("letters of k-hop", self.letters, 2, 100_000)
         check_range("tokens of k-hop", self.tokens, 2, 100_000)
         # A hop goes back by at least one letter, and each k has its own metric.

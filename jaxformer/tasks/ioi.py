@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from jaxformer.core.errors import UserError, check_choice, check_range
+from jaxformer.core.errors import UserError, check_choice, check_range, check_types
 from jaxformer.tasks.recall import noisy_metrics
 from jaxformer.tasks.task import Batch, OneAnswer, Scores, most_frequent
 
@@ -28,6 +28,7 @@ class SyntheticIOI(OneAnswer):
     reading: str = "rarer"  # which of ybar and yD is the answer: rarer | more
 
     def __post_init__(self):
+        check_types(type(self), vars(self))
         check_choice("reading of Appendix J", self.reading, READINGS)
         if not 0 <= self.alpha <= 1:
             raise UserError(f"alpha must be in [0, 1], got {self.alpha}.")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from jaxformer.core.errors import check_range
+from jaxformer.core.errors import check_range, check_types
 from jaxformer.core.settings import MAX_SEED
 from jaxformer.tasks import trivial
 from jaxformer.tasks.task import TOKEN_SCORES, Batch, Declared, OneAnswer
@@ -25,6 +25,7 @@ class Memorize(OneAnswer):
     table_seed: int = 0  # the table is the same for all members and variants
 
     def __post_init__(self):
+        check_types(type(self), vars(self))
         check_range("symbols of memorize", self.symbols, 2, 40_000)
         check_range("table_seed", self.table_seed, 0, MAX_SEED)
 

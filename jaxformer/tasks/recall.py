@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.core.errors import UserError, check_choice, check_range
+from jaxformer.core.errors import UserError, check_choice, check_range, check_types
 from jaxformer.data.characters import Statistics, alias_tables, statistics
 from jaxformer.tasks.chunked_loss import DeferredLogits
 from jaxformer.tasks.task import Batch, Scores, Task, most_frequent, over_scored, token_metrics
@@ -42,6 +42,7 @@ class Recall(Task):
     max_scored: int = 0  # the most positions that are scored; 0: half the context
 
     def __post_init__(self):
+        check_types(type(self), vars(self))
         check_choice("kind of scored positions", self.scored, SCORED)
         check_choice("statistics", self.statistics, STATISTICS)
         if not 0 <= self.alpha <= 1:

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.core.errors import UserError, check_choice, check_range
+from jaxformer.core.errors import UserError, check_choice, check_range, check_types
 from jaxformer.tasks.chunked_loss import DeferredLogits
 from jaxformer.tasks.task import (
     MIN_EXAMPLES_OF_A_KIND,
@@ -43,6 +43,7 @@ class Retrieval(OneAnswer):
     format: str = "authors"  # the symbols of keys and queries: authors | paper
 
     def __post_init__(self):
+        check_types(type(self), vars(self))
         check_choice("format of retrieval", self.format, FORMATS)
         check_range("vocab of retrieval", self.vocab, 0, 10**6)
         if self.max_pairs < 1 or 2 * self.max_pairs > self.vocab // 2:

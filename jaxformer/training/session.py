@@ -165,7 +165,7 @@ class Session(Callback):
         self.progress.close("diverged" if _all_diverged(state) else reason)
 
     def exit_code(self, state: TrainState) -> int:
-        """Returns 0 if the run is finished, else 128 + the signal that stopped it.
+        """Returns 0 if the run is finished or a callback ended it, else 128 + its signal.
 
         Raises:
           UserError: all members diverged. Their last good state stays in the checkpoint.
@@ -180,6 +180,9 @@ class Session(Callback):
                 "Try a lower learning rate (optim.learning_rate)."
             )
         if self.is_finished(step):
+            return 0
+        if not self.signal:
+            print(f"a callback ended the run at step {step} of {self.settings.steps}.")
             return 0
         if folder:
             saved = f"step {self.saved_step} is saved" if self.saved_step else "nothing is saved"

@@ -36,6 +36,7 @@ def test_labels_counts_and_halves():
     "rules, message",
     [
         ([], "at least one"),
+        (None, r"made of \(pattern, label\) rules, got None"),
         ([(".*/query/.*", "frozen")], "no rule covers 2 of 3 parameters, such as block_0/attn/val"),
         ([(".*/qery/.*", "frozen"), (".*", "train")], r"'\.\*/qery/\.\*' matches no path"),
         ([(".*", "train"), (".*/query/.*", "frozen")], "has no effect: earlier rules such as"),

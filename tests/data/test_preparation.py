@@ -189,6 +189,11 @@ def test_a_disk_without_space_is_refused_before_anything_is_written(file, tmp_pa
     assert [*tmp_path.iterdir()] == []
 
 
+def test_an_unknown_kind_of_documents_is_one_line(file, tmp_path):
+    with pytest.raises(UserError, match=r"unknown documents 'lines'\. Did you mean 'line'"):
+        prepared(file, tmp_path / "out", documents="lines")
+
+
 def test_json_lines_in_parts_with_classes(tmp_path):
     rows = [{"text": f"word {i:03}", "label": i % 3} for i in range(100)]
     for part, some in {"train": rows[:80], "test": rows[80:]}.items():

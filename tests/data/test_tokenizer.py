@@ -111,3 +111,13 @@ def test_a_folder_with_a_tokenizer_is_one(tmp_path):
         tokenizer.make(str(tmp_path))
     (tmp_path / "tokenizer.json").write_text(TRAINED.as_json())
     assert tokenizer.make(str(tmp_path)).as_json() == TRAINED.as_json()
+
+
+def test_a_piece_of_another_kind_of_tokenizer_has_the_bytes_of_its_text():
+    """Only in byte-level BPE does a character such as é stand for one byte."""
+    parts = pytest.importorskip("tokenizers")
+    vocab = {"<unk>": 0, "</s>": 1, "\u2581": 2, "é": 3, "\u2581é": 4, "<0xC3>": 5}
+    model = parts.Tokenizer(parts.models.BPE(vocab, [("\u2581", "é")], unk_token="<unk>"))
+    model.pre_tokenizer = parts.pre_tokenizers.Metaspace()
+    model.add_special_tokens(["<unk>", "</s>"])
+    assert tokenizer.HuggingFace(model).n_bytes().tolist() == [0, 0, 1, 2, 3, 1]

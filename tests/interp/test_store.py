@@ -76,6 +76,8 @@ def test_stored_positions_and_dtype(tmp_path):
     np.testing.assert_allclose(stored, states[:, -1:], atol=1e-2)
     with pytest.raises(UserError, match="positions are from -5 to 4, got 9"):
         capture.store(tmp_path / "b", DECODER, params_of("decoder"), TOKENS, NAMES, positions=[9])
+    with pytest.raises(UserError, match="dtype must be one of NumPy, such as 'float16', got 'foo'"):
+        capture.store(tmp_path / "b", DECODER, params_of("decoder"), TOKENS, NAMES, dtype="foo")
     with pytest.raises(UserError, match="has no activations"):
         capture.load_stored(tmp_path / "b")
 

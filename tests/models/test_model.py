@@ -182,3 +182,18 @@ def test_a_task_of_vectors_needs_one_number_for_each_example():
     vectors = encoder(vocab_size=0, length=12, width=192, layers=1, heads=2, beta=1.0)
     with pytest.raises(UserError, match=r"must give \(5,\) .*got \(5, 12, 192\)"):
         scores(vectors, task, 5)
+
+
+@pytest.mark.parametrize(
+    "name, value, message",
+    [
+        ("width", 16.0, "DecoderSpec.width must be a whole number, got 16.0"),
+        ("heads", True, "DecoderSpec.heads must be a whole number, got True"),
+        ("causal", 1, "DecoderSpec.causal must be True or False, got 1"),
+        ("depth_alpha", "x", "DecoderSpec.depth_alpha must be a number, got 'x'"),
+    ],
+)
+def test_a_number_of_the_wrong_type_is_one_line(name, value, message):
+    numbers = SIZES | {"layers": 2, "heads": 2, "mlp_width": 16, name: value}
+    with pytest.raises(UserError, match=message):
+        decoder(**numbers)

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jaxformer.tasks.arithmetic import ModularAddition
-from jaxformer.tasks.hashes import fingerprints, shuffled
+from jaxformer.tasks.hashes import fingerprints, shuffled, unit
 from jaxformer.tasks.memorize import Memorize
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import Source
@@ -130,3 +130,9 @@ def test_a_part_of_a_table_is_known_to_be_seen_and_no_test_entry_of_a_split_tabl
     assert unseen.sum() == 11
     pairs = Source(ModularAddition(5), jax.random.key(0), 4, 4, 6, 3)
     assert np.asarray(pairs.unseen(key, pairs.heldout().test)).all()
+
+
+def test_the_number_of_a_fingerprint_is_below_one():
+    """The largest 32-bit words round up to 2^32 in float32, and this fingerprint has one."""
+    numbers = np.asarray(unit(jnp.array([2498111178, 0, 1], jnp.uint32)))
+    assert 0.9999999 < numbers[0] < 1

@@ -110,6 +110,8 @@ def test_scored_positions_gathers_what_counts():
         (lambda: Retrieval(max_pairs=9, vocab=32), "1 <= max_pairs <= vocab / 4"),
         (lambda: Retrieval(format="papr"), "Did you mean 'paper'"),
         (lambda: Memorize(symbols=1), "symbols of memorize must be at least 2"),
+        (lambda: Retrieval(max_pairs="a"), "Retrieval.max_pairs must be a whole number, got 'a'"),
+        (lambda: Retrieval(max_pairs=3.5), "Retrieval.max_pairs must be a whole number, got 3.5"),
     ],
 )
 def test_wrong_options(make, message):

@@ -136,6 +136,7 @@ def test_rho0_is_in_every_number(tmp_path, capsys):
     text_file.write_text("a b a b")
     text = config_answer(tmp_path, capsys, config_json.BERT, "--tokens", str(text_file))
     assert text["rho0"] == pytest.approx((1 + 1 / 3) / 3)  # words repeat in a third of the pairs
+    assert any("each word of" in line for line in text["assumptions"])
 
 
 def test_trainable_needs_signal_keys_and_gradients(tmp_path, capsys):

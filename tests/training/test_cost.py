@@ -88,6 +88,15 @@ def test_free_memory_is_plausible():
     assert free is None or 2**20 < free < 2**50
 
 
+def test_the_limit_of_a_control_group_counts_what_is_used(monkeypatch, tmp_path):
+    monkeypatch.setattr(memory, "CONTROL_GROUP", tmp_path)
+    for name, text in {"max": "5000000", "current": "4000000", "stat": "inactive_file 7"}.items():
+        (tmp_path / f"memory.{name}").write_text(text + "\n")
+    assert memory.free_memory() == 1_000_007
+    (tmp_path / "memory.max").write_text("max\n")  # no limit
+    assert memory.free_memory() != 1_000_007
+
+
 def test_sizes_are_checked_before_anything_is_allocated(tmp_path, capsys):
     messages = {
         "n_seeds=200000000": "n_seeds must be at most 100,000",

@@ -1,7 +1,8 @@
-"""A run stops when no member has had a new best validation for `train.patience` validations."""
+"""A run stops early after `train.patience` validations without a new best, or by a callback."""
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import jaxformer
@@ -57,3 +58,15 @@ def test_a_run_without_progress_is_finished_early(tmp_path):
         )
         assert run.result.steps == 9
         assert "attention_entropy_end" not in run.result.metrics
+
+
+def test_a_run_that_a_callback_ended_was_not_interrupted(capsys):
+    state = SimpleNamespace(step=5, diverged_at=np.array([-1]))
+    session = SimpleNamespace(checkpoints=None, saved_step=0, settings=SimpleNamespace(steps=9))
+    session.is_finished = lambda step: step == 9
+    codes = {}
+    for signal in (0, 2):
+        session.signal = signal
+        codes[signal] = Session.exit_code(session, state)
+    assert codes == {0: 0, 2: 130}
+    assert "a callback ended the run at step 5 of 9." in capsys.readouterr().out

@@ -82,7 +82,12 @@ def parse(manual: str | None, argv: Sequence[str]) -> tuple[Any, Question | None
     question = _from_config(args) if args.config else _from_flags(args)
     if args.tokens and args.rho0 is not None:
         raise UserError("give --rho0 or --tokens, not both.")
-    repeat = _repeat_probability_of_file(args.tokens) if args.tokens else 0.0
+    repeat = 0.0
+    if args.tokens:
+        repeat, is_text = _repeat_probability_of_file(args.tokens)
+        if is_text:
+            words = f"each word of {args.tokens} is a token (--model reads its tokenizer)"
+            question["assumptions"] = (*question["assumptions"], words)
     return args, Question(**question, rho0=args.rho0, repeat=repeat, epsilon=args.epsilon)
 
 
@@ -220,11 +225,12 @@ def with_beta(arch: Architecture, beta: float, length: int) -> Architecture:
     return arch.replace(std_q=std, std_k=std)
 
 
-def _repeat_probability_of_file(path: Path) -> float:
+def _repeat_probability_of_file(path: Path) -> tuple[float, bool]:
+    """Returns the probability that two tokens of a file are equal, and whether they are words."""
     tokens = path.read_text(errors="replace").split()
     if len(tokens) < 2:
         raise UserError(f"{str(path)!r} must hold at least two tokens, got {len(tokens)}.")
-    return repeat_probability(tokens)
+    return repeat_probability(tokens), not all(token.isdecimal() for token in tokens)
 
 
 def _parser(manual: str | None) -> Parser:

@@ -60,11 +60,12 @@ def store(
     if tokens_PxT.ndim != 2 or not tokens_PxT.size:
         raise UserError(f"prompts must be tokens (prompts, length), got {tokens_PxT.shape}.")
     kept = None if positions is None else [_from_start(x, tokens_PxT.shape[1]) for x in positions]
+    dtype = _dtype(dtype)
     request = {
         "names": list(names),
         "positions": kept,
         "batch_size": batch_size,
-        "dtype": None if dtype is None else np.dtype(dtype).name,
+        "dtype": None if dtype is None else dtype.name,
         "prompts": tokens_PxT.shape[0],
         "checksum": _checksum({"tokens": tokens_PxT} | paths.flatten(params)),
     }
@@ -87,6 +88,13 @@ def store(
         arrays = {address: np.asarray(value)[: len(batch)] for address, value in values.items()}
         npz_store.write(folder / _batch_name(number), arrays | {"place": np.array(number)})
     return folder
+
+
+def _dtype(dtype: Any) -> np.dtype | None:
+    try:
+        return None if dtype is None else np.dtype(dtype)
+    except TypeError:
+        raise UserError(f"dtype must be one of NumPy, such as 'float16', got {dtype!r}.") from None
 
 
 def load_stored(folder: str | Path) -> dict[str, np.ndarray]:

@@ -26,6 +26,7 @@ from jaxformer.training.step import task_scores, token_weighted
 # from two more copies (measured with 300 and 900 members: 3.4 times the state).
 STATE_COPIES = {"cpu": 4}
 DEFAULT_STATE_COPIES = 2
+CONTROL_GROUP = Path("/sys/fs/cgroup")  # in a container, the group of the container
 
 
 def check_memory(phases: Sequence[Phase]) -> str:
@@ -137,24 +138,30 @@ def _stored_bytes(setup: Setup) -> int:
 def free_memory() -> int | None:
     """Returns the free bytes of an accelerator; on a CPU those that this process may use.
 
-    On a CPU they are the smaller of the machine's available memory and the limit of the control
-    group. None if neither can be determined.
+    On a CPU they are the smaller of the machine's available memory and what the control group's
+    limit leaves. None if neither can be determined.
     """
     stats = jax.local_devices()[0].memory_stats()
     if stats and "bytes_limit" in stats:
         return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
-    free = []
-    for file, prefix, unit in (
-        ("/proc/meminfo", "MemAvailable:", 1024),
-        ("/sys/fs/cgroup/memory.max", "", 1),
-    ):
-        try:
-            lines = Path(file).read_text().splitlines()
-        except OSError:
-            continue
-        values = [x.removeprefix(prefix).split()[0] for x in lines if x.startswith(prefix)]
-        free += [int(value) * unit for value in values if value.isdigit()]
+    available = _number_in(Path("/proc/meminfo"), "MemAvailable:")
+    free = [] if available is None else [available * 1024]
+    limit = _number_in(CONTROL_GROUP / "memory.max", "")
+    used = _number_in(CONTROL_GROUP / "memory.current", "")
+    if limit is not None and used is not None:
+        reclaimable = _number_in(CONTROL_GROUP / "memory.stat", "inactive_file") or 0
+        free.append(limit - used + reclaimable)
     return min(free, default=None)
+
+
+def _number_in(file: Path, name: str) -> int | None:
+    """Returns the whole number after `name` at the start of a line; None if there is none."""
+    try:
+        lines = file.read_text().splitlines()
+    except OSError:
+        return None
+    values = [line.removeprefix(name).split()[0] for line in lines if line.startswith(name)]
+    return int(values[0]) if values and values[0].isdigit() else None
 
 
 def peak_memory() -> int:
