@@ -23,7 +23,7 @@ import numpy as np
 from jaxformer.core.errors import UserError
 from theory.quadrature import arc_cosine, hermite, normal_nodes
 
-N_TERMS = 160
+N_TERMS = 160  # of the Hermite series
 _Z, _WEIGHTS = normal_nodes(641)
 # `moments` evaluates thousands of variances: a coarser rule is accurate to 1e-8.
 N_COARSE_TERMS = 48
@@ -77,8 +77,8 @@ def second_moments(
     highest_first = xp.moveaxis(series, -1, 0)[::-1]
     if xp is np:  # leading terms without effect cost time; a traced series cannot be shortened
         is_large = highest_first > 1e-14 * max(np.max(square), 1e-300)
-        first = int(np.argmax(is_large.reshape(len(highest_first), -1).any(-1)))
-        highest_first = highest_first[first:]
+        first_large = int(np.argmax(is_large.reshape(len(highest_first), -1).any(-1)))
+        highest_first = highest_first[first_large:]
     return square, lambda c: xp.polyval(highest_first, c)
 
 
@@ -118,7 +118,7 @@ def moments(activation: str, q_K: np.ndarray, p_KxK: np.ndarray) -> tuple[np.nda
 def slopes(activation: str, q_K: np.ndarray, p_KxK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns E phi'(u_k)^2, (K,), and E phi'(u_k) phi'(u_l), (K, K); arguments as in `moments`.
 
-    The backward pass through the activation multiplies squared gradients by them.
+    The backward pass through the activation multiplies squared gradients by these moments.
     """
     _, c_KxK = _correlations(q_K, p_KxK)
     if activation == "relu":
@@ -138,7 +138,7 @@ def _moments_by_series(activation, q_K, c_KxK, is_slope):
     a_KxM = a_KxM[:, : large[-1] + 1 if len(large) else 1]
     remainder_K = np.sqrt(np.maximum(square_K - np.sum(a_KxM**2, -1), 0))
     total_KxK = remainder_K[:, None] * remainder_K[None]
-    for k in range(a_KxM.shape[1] - 1, -1, -1):
+    for k in range(a_KxM.shape[1] - 1, -1, -1):  # Horner's scheme in c
         total_KxK = total_KxK * c_KxK + a_KxM[:, k, None] * a_KxM[None, :, k]
     return square_K, total_KxK
 

@@ -47,9 +47,10 @@ def chebyshev_fit(values: np.ndarray) -> np.ndarray:
 def chebyshev_basis(x: Any, n: int, xp: ModuleType = np) -> list[Any]:
     """Returns T_0 .. T_{n-1} of 2x - 1, each in the shape of x, for x in [0, 1].
 
-    Products, T_{2k} = 2 T_k^2 - 1 and T_{2k+1} = 2 T_k T_{k+1} - T_1, give chains of length log n
-    and exact gradients. XLA repeats the links of a long chain, so Clenshaw's sum can exhaust its
-    memory; cos(k arccos x) has no gradient at the ends.
+    The products T_{2k} = 2 T_k^2 - 1 and T_{2k+1} = 2 T_k T_{k+1} - T_1 depend on each other in
+    chains of length log n, and their gradients are exact. Clenshaw's sum is a chain of length n,
+    whose links XLA computes several times until memory is exhausted. cos(k arccos x) has no
+    gradient at the ends.
 
     Args:
       x: array of numbers in [0, 1].

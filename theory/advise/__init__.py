@@ -9,11 +9,11 @@
 
 A config.json describes the network that Hugging Face initialises. Flags alone describe the
 post-norm encoder of arXiv 2505.24333, without an output projection; --pre-norm, --causal, --gated,
---hidden and --output-projection change that. Three numbers decide, each with its range: the cosine
-of two tokens after the last layer, the number of keys that a query sees (e to the entropy of its
-attention row), and the ratio of the gradients of the first and the last block. The theory is exact
-at finite length in the limit of large width (theory.signal). --check builds the network and
-measures it.
+--hidden and --output-projection change that. The network is trainable if three numbers are in
+their ranges: the cosine of two tokens after the last layer, the number of keys that a query sees (e
+to the entropy of its attention row), and the ratio of the gradients of the first and the last
+block. The theory is exact at finite length in the limit of large width (theory.signal). --check
+builds the network and measures it.
 
 beta = standard deviation of the scores / sqrt(ln T). sigma_V^2, sigma_W^2 are variances x fan-in.
 """

@@ -12,7 +12,7 @@ from theory.advise.question import Question, with_beta
 from theory.signal.backward import gradients
 from theory.signal.recursion import forward, layers_of, trace
 
-NOTHING = "nothing: signal and gradient reach both ends"
+NO_CHANGE = "nothing: signal and gradient reach both ends"
 NEXT_STEPS = (
     "the start is fine; if the loss does not move, look at training:",
     "a warm-up of 1 to 5 % of the steps, and learning rates 1e-4, 1e-3 and 1e-2",
@@ -140,12 +140,12 @@ def advice(answer: dict[str, Any], faults: dict[str, bool]) -> list[str]:
             lines.append(f"or use at most {answer['collapse_layer'] - 1} layers")
     if faults["vanishing gradients"] or faults["exploding gradients"]:
         lines.append("scale W_O and W_2 down with depth (--solve depth-scale), or use pre-norm")
-    return lines or [NOTHING]
+    return lines or [NO_CHANGE]
 
 
 def next_steps(advice: list[str]) -> list[str]:
     """Returns what to try if the start is fine and the loss does not move; [] otherwise."""
-    return list(NEXT_STEPS) if advice == [NOTHING] else []
+    return list(NEXT_STEPS) if advice == [NO_CHANGE] else []
 
 
 def critical_alpha(question: Question) -> float:
@@ -164,20 +164,24 @@ def critical_alpha(question: Question) -> float:
 
 
 def critical_beta(question: Question) -> float:
-    """Returns the largest beta with enough keys in every layer; 0 if there is none, inf if all."""
+    """Returns the largest beta with enough keys in every layer.
+
+    It is 0 if no beta has enough keys, and inf if every tested beta has.
+    """
     limit = math.log(least_keys(question.length))
 
-    def lack(beta: float) -> float:
+    def missing_entropy(beta: float) -> float:
         net = with_beta(question.architecture, beta, question.length)
         return limit - forward(net, *question.inputs).entropy.min()
 
     betas = (1.0, 2.0, 4.0, 16.0, 64.0)
-    first_bad = next((k for k, beta in enumerate(betas) if lack(beta) > 0), None)
+    first_bad = next((k for k, beta in enumerate(betas) if missing_entropy(beta) > 0), None)
     if first_bad is None:
         return math.inf
-    if first_bad == 0 and lack(0.0) > 0:
+    if first_bad == 0 and missing_entropy(0.0) > 0:
         return 0.0
-    return edge_of(lack, betas[first_bad], betas[first_bad - 1] if first_bad else 0.0)
+    last_good = betas[first_bad - 1] if first_bad else 0.0
+    return edge_of(missing_entropy, betas[first_bad], last_good)
 
 
 def edge_of(excess: Callable[[float], float], bad: float, good: float) -> float:

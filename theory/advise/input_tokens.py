@@ -25,7 +25,7 @@ def tokens_of_file(
     Args:
       folder: the model's folder with its tokenizer.
       vocab_size: size of the model's vocabulary.
-      file: a text for the tokenizer. A file of whole numbers has token ids.
+      file: a text for the tokenizer. A file of whole numbers only is read as token ids.
       length: tokens in a sequence; None takes as many as the file and max_length allow.
       max_length: largest default length.
 

@@ -111,12 +111,12 @@ def measure_layers(model: Any, params: Any, inputs: Any) -> dict[str, list[float
       params: its parameters.
       inputs: (B, T) tokens.
     """
-    signal = _by_layer(model, params, np.asarray(inputs))
+    signal = _jitted_by_layer(model, params, np.asarray(inputs))
     return {name: np.asarray(getattr(signal, name), float).tolist() for name in QUANTITIES}
 
 
 @partial(jax.jit, static_argnums=0)
-def _by_layer(model, params, inputs):
+def _jitted_by_layer(model, params, inputs):
     return by_layer(model, params, inputs)
 
 
@@ -138,6 +138,7 @@ def predict_layers(
     """
     path = trace(net, length, rho0, repeat)
     layers, cells = layers_of(path), path.cells
+    # A row with one key has no variance within the row: it is left out of the mean.
     rows_K = np.where(cells.length_K > 1, cells.count_K, 0)
     variances = [rows_K @ block.attention.s2 / rows_K.sum() for block in path.blocks]
     return {

@@ -210,7 +210,8 @@ def _with_flags(arch: Architecture, args, length: int) -> Architecture:
 def with_beta(arch: Architecture, beta: float, length: int) -> Architecture:
     """Returns the architecture whose scores have variance beta^2 ln T.
 
-    It changes std_q = std_k, or the score scale if queries and keys are normalised.
+    The scores get this variance by a change of std_q = std_k, or of the score scale if queries and
+    keys are normalised.
 
     Args:
         arch: the architecture.
@@ -220,8 +221,8 @@ def with_beta(arch: Architecture, beta: float, length: int) -> Architecture:
     check_range("--beta", beta, 0, 1e4)
     if arch.qk_norm:
         return arch.replace(score_scale=beta * (math.log(length) / arch.head_width) ** 0.5)
-    unit = arch.score_scale**2 * arch.head_width * arch.width**2
-    std = (beta**2 * math.log(length) / unit) ** 0.25
+    variance_over_std4 = arch.score_scale**2 * arch.head_width * arch.width**2
+    std = (beta**2 * math.log(length) / variance_over_std4) ** 0.25
     return arch.replace(std_q=std, std_k=std)
 
 

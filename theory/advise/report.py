@@ -15,7 +15,8 @@ from jaxformer.runtime import figure_style
 from jaxformer.training.ranges import outside
 from theory.command_output import BLUE, ORANGE, PAGE, RED, new_figure, save_figure
 
-# Columns of a comparison, and its quantities with their formats and axis labels.
+# Columns of a comparison, its quantities with their formats, and those of them that have a range
+# and are drawn, with their axis labels.
 KINDS = ("predicted", "start", "now")
 FORMATS = {"cosine": "9.4f", "keys": "9.2f", "beta": "9.3f", "gradient": "9.3g"}
 LABELS = {
@@ -34,7 +35,8 @@ def answer_text(answer: dict[str, Any]) -> str:
     layers, cosine, keys = answer["layers"], answer["cosine"], answer["keys"]
     entropy, gradient = answer["entropy_fraction"], answer["gradient"]
     low, high = answer["gradient_range"]
-    shown = sorted({0, 1, *(round(layers * k / 6) for k in range(1, 7))})
+    shown_layers = sorted({0, 1, *(round(layers * k / 6) for k in range(1, 7))})
+    keys_from_0 = [math.nan, *keys]  # the embedding, layer 0, has no keys and is not shown
     model_type = f"{answer['model_type']}: " if answer["model_type"] else ""
     lines = [
         ("judged", f"{model_type}{answer['judged']}, rho0 = {answer['rho0']:.4g}"),
@@ -51,9 +53,9 @@ def answer_text(answer: dict[str, Any]) -> str:
         ("gradient", f"first block / last block {answer['gradient_ratio']:.3g}; range: "
                      f"{low:g} to {high:g}"),
         ("layers", f"blocks 1 to {layers} are judged; 0 is the embedding, which is not"),
-        ("cosine by layer", _by_layer(cosine, shown, ".4f")),
-        ("keys by layer", _by_layer([keys[0], *keys], shown[1:], ".1f")),
-        ("gradient by layer", _by_layer(gradient, shown, ".3g")),
+        ("cosine by layer", _by_layer(cosine, shown_layers, ".4f")),
+        ("keys by layer", _by_layer(keys_from_0, shown_layers[1:], ".1f")),
+        ("gradient by layer", _by_layer(gradient, shown_layers, ".3g")),
         ("beta", f"{answer['beta']:.4f}   (the paper's formula: "
                  f"{answer['beta_by_the_papers_formula']:.4f})"),
         ("entropy / ln T", f"first layer {entropy[0]:.4f}, last layer {entropy[-1]:.4f}"),
@@ -67,11 +69,11 @@ def answer_text(answer: dict[str, Any]) -> str:
         is_outside = not low <= solved["gradient_ratio"] <= high
         note = " (out of range)" if is_outside else ""
         lines.append(
-            ("solved", f"{solved['what']} x {solved['factor']:.4g}: {_numbers(solved)}{note}")
+            ("solved", f"{solved['what']} x {solved['factor']:.4g}: {_three_numbers(solved)}{note}")
         )
         lines += [(f"  {target}", line) for target, line in solved["lines"].items()]
     if checked := answer.get("checked"):
-        numbers = _numbers(checked, error=f" +- {checked['cosine_error']:.4f}")
+        numbers = _three_numbers(checked, error=f" +- {checked['cosine_error']:.4f}")
         predicted = f"predicted {checked['predicted_cosine']:.4f}"
         lines.append(("measured", f"{checked['seeds']} networks: {numbers}; {predicted}"))
     if widths := answer.get("widths"):
@@ -127,7 +129,7 @@ def _boundary(name: str, edge: float | None, value: float) -> str:
     return f"{name}_c {edge:.4f}, {name} is {abs(value - edge):.4f} {side} it"
 
 
-def _numbers(numbers: dict[str, Any], error: str = "") -> str:
+def _three_numbers(numbers: dict[str, Any], error: str = "") -> str:
     return (
         f"cosine {numbers['cosine']:.4f}{error}, {numbers['keys']:.1f} keys, gradient "
         f"{numbers['gradient_ratio']:.3g}"
@@ -158,8 +160,8 @@ def comparison_text(comparison: dict[str, Any]) -> str:
         numbers = {quantity: comparison[kind][quantity] for quantity in LABELS}
         problems = outside(**numbers, length=comparison["length"])
         lines += [f"out of range      {kind}: {what}, {text}" for what, text in problems.items()]
-    heads = "".join(f"  {quantity + ':':<{10 * len(kinds) - 2}}" for quantity in FORMATS)
-    lines.append(f"layer  {heads}".rstrip())
+    headings = "".join(f"  {quantity + ':':<{10 * len(kinds) - 2}}" for quantity in FORMATS)
+    lines.append(f"layer  {headings}".rstrip())
     lines.append("       " + "".join(f"{kind:>10}" for _ in FORMATS for kind in kinds))
     n_rows = len(comparison["predicted"]["cosine"])
     for layer in range(n_rows):
@@ -169,8 +171,12 @@ def comparison_text(comparison: dict[str, Any]) -> str:
                 values = comparison[kind][quantity]
                 # Attention starts with block 0: its quantities have no value in the first row.
                 i = layer - (n_rows - len(values))
-                is_finite = i >= 0 and math.isfinite(values[i])
-                cells.append(f"{values[i]:{form}}" if is_finite else f"{'' if i < 0 else '-':>9}")
+                if i < 0:
+                    cells.append(" " * 9)
+                elif math.isfinite(values[i]):
+                    cells.append(f"{values[i]:{form}}")
+                else:
+                    cells.append(f"{'-':>9}")
         lines.append(f"{layer:5d}   {' '.join(cells)}".rstrip())
     return "\n".join(lines)
 

@@ -15,7 +15,7 @@ N_SEEDS = 3
 WIDTH_FACTORS = (0.5, 1.0, 2.0, 4.0)
 # A quantity drifts with the width if its largest value exceeds its smallest by a quarter.
 DRIFT_RATIO = 1.25
-DRIFTING = ("norm", "cosine", "keys", "gradient", "beta")
+TESTED_FOR_DRIFT = ("norm", "cosine", "keys", "gradient", "beta")
 
 
 def check(question: Question, net: Architecture) -> dict[str, Any]:
@@ -53,18 +53,18 @@ def check_widths(question: Question) -> dict[str, Any]:
     rows = []
     for factor in WIDTH_FACTORS:
         net = wider(question.architecture, factor)
-        predicted = _numbers(forward(net, *question.inputs), backward(net, *question.inputs).ratio)
+        predicted = _means(forward(net, *question.inputs), backward(net, *question.inputs).ratio)
         layers, gradients = _measure(net, question.inputs)
         rows.append(
             {
                 "width": net.width,
                 "predicted": predicted | {"beta": net.beta(question.length)},
-                "measured": _numbers(layers, gradients.ratio),
+                "measured": _means(layers, gradients.ratio),
             }
         )
     drifts = [
         name
-        for name in DRIFTING
+        for name in TESTED_FOR_DRIFT
         if _largest_over_smallest([row["predicted"][name] for row in rows]) > DRIFT_RATIO
     ]
     return {"rows": rows, "drifts": drifts}
@@ -90,7 +90,7 @@ def _measure(net: Architecture, inputs: tuple[int, float | None, float]):
         return measure(jax.vmap(jax.random.key)(np.arange(N_SEEDS)), net, *inputs)
 
 
-def _numbers(layers, gradient_ratio: float) -> dict[str, float]:
+def _means(layers, gradient_ratio: float) -> dict[str, float]:
     return {
         "norm": float(np.mean(layers.norm[..., -1])),
         "cosine": float(np.mean(layers.cosine[..., -1])),

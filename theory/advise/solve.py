@@ -2,8 +2,8 @@
 
 One factor x multiplies the quantity that may change. The search goes outwards from x = 1 in both
 directions on a grid of ratios 2^(1/8), then finds the edge between the last miss and the first hit.
-It assumes neither a slope nor monotonicity. Layers are only removed: the result is the largest
-depth, up to the present one, that meets the target.
+It does not assume that the target changes monotonically with x. With --solve layers the network
+only loses layers: the result is the largest depth, up to the present one, that meets the target.
 """
 
 import math
@@ -55,7 +55,7 @@ def solve(question: Question, what: str, cosine: float, keys: float) -> dict[str
       of code for config.json, Flax and PyTorch. UserError is raised if no factor meets the target.
     """
     keys = min(keys, question.length)
-    find = _layers if what == "layers" else _factor
+    find = _depth_factor if what == "layers" else _nearest_factor
     x = find(question, what, cosine, keys)
     net = scaled(question.architecture, what, x)
     path = trace(net, *question.inputs)
@@ -94,7 +94,7 @@ def scaled(net: Architecture, what: str, x: float) -> Architecture:
     return net.replace(**{k: v * x**power for k, v in values.items() if v is not None})
 
 
-def _factor(question: Question, what: str, cosine: float, keys: float) -> float:
+def _nearest_factor(question: Question, what: str, cosine: float, keys: float) -> float:
     net = question.architecture
 
     def excess(log_x: float) -> float:
@@ -114,7 +114,7 @@ def _factor(question: Question, what: str, cosine: float, keys: float) -> float:
     raise _no_solution(what, cosine, keys)
 
 
-def _layers(question: Question, what: str, cosine: float, keys: float) -> float:
+def _depth_factor(question: Question, what: str, cosine: float, keys: float) -> float:
     layers = forward(question.architecture, *question.inputs)
     has_keys = np.minimum.accumulate(layers.entropy) >= math.log(keys)
     good = np.flatnonzero((layers.cosine[1:] <= cosine) & has_keys)
@@ -140,10 +140,11 @@ def _code_lines(question: Question, net: Architecture, what: str, x: float) -> d
     if x == 1:
         return {"nothing": "the present network meets the target"}
     if what == "residual":
-        norm = ("", "norm(x)") if net.pre_norm else ("norm", "x")
-        update = "x = {}({:.4g} * x + {}({}))"
-        weights = (net.alpha_sa, "attn"), (net.alpha_mlp, "mlp")
-        code = "; ".join(update.format(norm[0], weight, part, norm[1]) for weight, part in weights)
+        outer, branch_input = ("", "norm(x)") if net.pre_norm else ("norm", "x")
+        code = "; ".join(
+            f"x = {outer}({weight:.4g} * x + {branch}({branch_input}))"
+            for weight, branch in ((net.alpha_sa, "attn"), (net.alpha_mlp, "mlp"))
+        )
         return {"config.json": "has no field for it", "Flax": code, "PyTorch": code}
     if what == "layers":
         names = {"gpt2": "n_layer", "t5": "num_layers", "distilbert": "n_layers"}
@@ -171,13 +172,13 @@ def _init_std_lines(model_type: str, std: float, x: float) -> dict[str, str]:
 def _matrix_lines(model_type: str, net: Architecture, what: str, x: float) -> dict[str, str]:
     """Returns the code that scales some matrices ("beta" or "depth-scale")."""
     last_matrices, query_matrices = MATRIX_NAMES.get(model_type, DEFAULT_NAMES)
-    part = ""
+    selection = ""
     if what == "beta":
         names = query_matrices
         flax = f"kernel_init=nn.initializers.normal({net.std_q:.4g}) of query, key"
         factor = x**0.5
-        # The rows of queries and keys, where one matrix also has the values.
-        part = {
+        # The part of the queries and keys, in models where one matrix also has the values.
+        selection = {
             "gpt2": f"[:, : {2 * net.width}]",
             "gpt_neox": f".view({net.heads}, 3, {net.head_width}, -1)[:, :2]",
         }.get(model_type, "")
@@ -187,5 +188,5 @@ def _matrix_lines(model_type: str, net: Architecture, what: str, x: float) -> di
         flax += f", normal({net.std_2:.4g}) of W_2"
         factor = x
     select = f"for n, p in model.named_parameters(): n.endswith({names!r})"
-    torch = f"{select} and p.data{part}.mul_({factor:.4g})"
+    torch = f"{select} and p.data{selection}.mul_({factor:.4g})"
     return {"config.json": "has no field for it", "Flax": flax, "PyTorch": torch}

@@ -17,8 +17,8 @@ The paper's (44) and (45) are the flow of the coordinates of W = beta1 B1 + beta
     kind "coordinates":   a' =  2 [(alpha - 2) e^a + (alpha - 1) e^b + alpha]/S
                           b' = 10 [(alpha - 1/5) e^a + (alpha - 1) e^b + alpha]/S.
 
-It differs from the flow of W: the squared norms of B1 and B2 are 4 and 12, so the relative speed of
-the coordinates is wrong by a factor 3.
+This flow differs from the flow of W: the squared norms of B1 and B2 are 4 and 12, so the relative
+speed of the coordinates is wrong by a factor 3.
 
 **Late times.** b approaches log(alpha/(1-alpha)) quasi-statically, and e^a ~ C/t. Lemma H.3 sets
 (alpha-1) e^b + alpha to 0, but this term is of the order of e^a. The constant is therefore
@@ -30,11 +30,12 @@ and not the paper's 1/((1-alpha)(4 - 2 alpha)).
 
 **Singular values of W.** sigma_signal = -a occurs n - 1 times, and
 sigma_noise = |n b - (n-1) a|/sqrt(n+1) once. For n >= 4 the noise is the largest at late times,
-because n - 1 > sqrt(n + 1). The paper's extension to any n fails there. To first order the noise
-becomes the largest at t = C exp(n |b|/(n - 1 - sqrt(n + 1))) with b = log(alpha/(1-alpha)).
+because n - 1 > sqrt(n + 1); the paper's extension of Theorem 3 to any n fails there. To first order
+the noise becomes the largest at t = C exp(n |b|/(n - 1 - sqrt(n + 1))), where
+b = log(alpha/(1-alpha)).
 
 diffrax is a dependency because the flow is stiff: it needs an implicit solver that jit and vmap
-accept, and SciPy's accept neither.
+accept, and SciPy's solvers accept neither.
 """
 
 import functools
@@ -65,8 +66,8 @@ class Memory(NamedTuple):
     probabilities of the correct and of the noise label. truncated_correct, truncated_noise: the
     same after truncation of W to a low rank.
 
-    A truncation that keeps some of the n - 1 equal signal directions depends on their basis. There
-    `predict` has nan, and `measure` has the mean over inputs for the basis that its SVD returned.
+    A truncation that keeps some of the n - 1 equal signal directions depends on their basis. Then
+    `predict` returns nan, and `measure` the mean over inputs for the basis that its SVD returned.
     """
 
     a: jax.Array
@@ -191,12 +192,12 @@ def truncated(a: Numbers, b: Numbers, n: int, rank: int) -> tuple[jax.Array, jax
     signal, noise = singular_values(a, b, n)
     z = (n * b - (n - 1) * a) / (n + 1)
     undefined = (jnp.full_like(a, jnp.nan),) * 2
-    noise_largest = probabilities(zero, z * (1 + 1 / n), n) if rank == 1 else undefined
-    noise_smallest = probabilities(a, a * (1 - 1 / n), n) if rank == n - 1 else undefined
-    correct, wrong = (
-        jnp.where(noise > signal, x, y) for x, y in zip(noise_largest, noise_smallest)
+    if_noise_largest = probabilities(zero, z * (1 + 1 / n), n) if rank == 1 else undefined
+    if_noise_smallest = probabilities(a, a * (1 - 1 / n), n) if rank == n - 1 else undefined
+    p_correct, p_noise = (
+        jnp.where(noise > signal, x, y) for x, y in zip(if_noise_largest, if_noise_smallest)
     )
-    return correct, wrong
+    return p_correct, p_noise
 
 
 def cross_entropy(logits_JxN: jax.Array, alpha: Numbers) -> jax.Array:
@@ -232,10 +233,10 @@ def _implicit_flow(speed, start, times):
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(in_log_time),
         diffrax.Kvaerno5(),
-        0.0,
-        log_times[-1],
-        1e-4,
-        start,
+        t0=0.0,
+        t1=log_times[-1],
+        dt0=1e-4,
+        y0=start,
         saveat=diffrax.SaveAt(ts=log_times),
         stepsize_controller=diffrax.PIDController(rtol=1e-8, atol=1e-10),
         max_steps=100_000,
@@ -260,7 +261,8 @@ def _solve_matrix(key, alpha, times, n, rank, kind):
     e_DxN = jax.random.orthogonal(key_e, d)[:, :n]
     u_JxD = jax.random.orthogonal(key_u, d)[: n + 1]
     # B1 and B2 of (43) in these embeddings, for kind "coordinates" (n = 2).
-    b1 = u_JxD.T @ (jnp.eye(n + 1, n) * 2 - jnp.pad(jnp.ones((n, n)), ((0, 1), (0, 0)))) @ e_DxN.T
+    ones_JxN = jnp.pad(jnp.ones((n, n)), ((0, 1), (0, 0)))  # 0 in the row of the noise label
+    b1 = u_JxD.T @ (jnp.eye(n + 1, n) * 2 - ones_JxN) @ e_DxN.T
     last_J = jnp.ones(n + 1).at[-1].set(-float(n))
     b2 = u_JxD.T @ jnp.outer(last_J, jnp.ones(n)) @ e_DxN.T
 
@@ -273,9 +275,9 @@ def _solve_matrix(key, alpha, times, n, rank, kind):
 
         start = jnp.zeros((d, d)) if kind == "weights" else jnp.zeros(2)
         states = _implicit_flow(lambda y: -jax.grad(loss)(y), start, times)
-        return jax.vmap(describe)(states)
+        return jax.vmap(memory_of)(states)
 
-    def describe(state):
+    def memory_of(state):
         w_DxD = matrix(state)
         logits = u_JxD @ w_DxD @ e_DxN
         left, sigma, right = jnp.linalg.svd(w_DxD)

@@ -2,8 +2,8 @@
 
 Labels have the law of `theory.associative_memory.flow`: y = x with probability 1 - alpha, else the
 noise. The embeddings e and u are random vectors on the sphere instead of orthonormal ones. W is
-trained whole and truncated only to evaluate the loss on labels without noise. There the whole W
-ends at -log(1 - alpha), and rank n - 1 below it.
+trained whole and truncated only to evaluate the loss on labels without noise. This loss ends at
+-log(1 - alpha) for the whole W, and below it for rank n - 1.
 """
 
 import functools

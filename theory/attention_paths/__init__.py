@@ -11,7 +11,7 @@ Letters of the paper:
 
     L, H_l    attention layers, and heads of layer l
     pi        attention path: one head in each layer, (h_1, .., h_L) with h_1 slowest
-    D         number of paths, H_1 .. H_L
+    D         number of paths, the product of H_1 .. H_L
     xi^pi     attentioned input of path pi: the tokens after the fixed attention of its heads
     n         dimension of a token vector
     N_l       width of hidden layer l = 1 .. L+1; N is the largest

@@ -132,11 +132,13 @@ def _check_temperature(temperature: Numbers, attentioned_PxDxn) -> None:
     eigenvalues = np.linalg.eigvalsh(kernel_PxP)
     lowest = float(np.min(values))
     condition = (eigenvalues[-1] + lowest) / (max(eigenvalues[0], 0.0) + lowest)
+    # The relative error of (K + T)^-1 Y is about condition * eps: at most 1 %.
     limit = 0.01 / np.finfo(flat_PxF.dtype).eps
     if condition <= limit:
         return
     norms_P = np.sqrt(np.maximum(np.diagonal(kernel_PxP), 1e-300))
-    cosines_PxP = kernel_PxP / norms_P[:, None] / norms_P[None, :] - 2 * np.eye(len(norms_P))
+    cosines_PxP = kernel_PxP / norms_P[:, None] / norms_P[None, :]
+    cosines_PxP -= 2 * np.eye(len(norms_P))  # so that the maximum is not on the diagonal
     first, second = np.unravel_index(np.argmax(cosines_PxP), cosines_PxP.shape)
     cause = "some examples are nearly dependent on others"
     if cosines_PxP.max() > 1 - 1e-9:

@@ -15,7 +15,8 @@ The A_l are independent. With r_l the rank of U^(l),
 
 theta has the logarithms of the diagonals and the entries below them. A_l has the shape
 (H_l r_{l+1}, r_l). If N_l is below the number of rows, U^(l) is singular and
-r_l = min(N_l, H_l r_{l+1}). The thermodynamic action always has its minimum at full rank.
+r_l = min(N_l, H_l r_{l+1}). The thermodynamic action always has its minimum at full rank. In the
+docstrings below a side of H_l .. H_L is the product of these numbers.
 
 **Several outputs.** A network of m outputs has m readout vectors. Then u is (m, m), Ut^(L+1) is
 1_m, and the rows of every U^(l) run over (partial path, output).
@@ -92,16 +93,16 @@ def order_parameters(layout: Layout, theta: jax.Array) -> list[jax.Array]:
 
 def coordinates(layout: Layout, chain: Sequence[jax.Array]) -> jax.Array:
     """Returns theta of a chain of positive definite matrices: the inverse of `order_parameters`."""
-    parts, above = [], jnp.eye(layout.shapes[0][0], dtype=jnp.asarray(chain[-1]).dtype)
+    parts = []
+    C_above = jnp.eye(layout.shapes[0][0], dtype=jnp.asarray(chain[-1]).dtype)
     for heads, (rows, rank), U in zip((1, *layout.heads[::-1]), layout.shapes, chain):
         C = jnp.linalg.cholesky(jnp.reshape(jnp.asarray(U), (rows, rows)))
         blocks_HxDxr = C.reshape(heads, -1, rank)
-        A = jax.scipy.linalg.solve_triangular(
-            above, jnp.moveaxis(blocks_HxDxr, 1, 0).reshape(len(above), -1), lower=True
-        )
-        A = jnp.moveaxis(A.reshape(len(above), heads, rank), 1, 0).reshape(rows, rank)
+        blocks_DxHr = jnp.moveaxis(blocks_HxDxr, 1, 0).reshape(len(C_above), -1)
+        A_DxHr = jax.scipy.linalg.solve_triangular(C_above, blocks_DxHr, lower=True)
+        A = jnp.moveaxis(A_DxHr.reshape(len(C_above), heads, rank), 1, 0).reshape(rows, rank)
         parts += [jnp.log(jnp.diagonal(A)), A[_below_diagonal(rows, rank)]]
-        above = C
+        C_above = C
     return jnp.concatenate(parts)
 
 

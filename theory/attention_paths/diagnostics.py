@@ -115,7 +115,7 @@ def bfmi(energy_CxS: np.ndarray) -> float:
 
 
 def doubts(diagnostics: Mapping[str, Any]) -> list[str]:
-    """Returns the diagnostics beyond their limits, a phrase each; chains without any are trusted.
+    """Returns a phrase for each diagnostic beyond its limit; without any the chains are trusted.
 
     Diagnostics that an older record lacks are skipped. A number that is not finite, such as that
     of a chain that does not move, is beyond its limit.
@@ -124,14 +124,15 @@ def doubts(diagnostics: Mapping[str, Any]) -> list[str]:
         diagnostics: what `diagnose` returned, or the same part of a record.
     """
     step_sizes = diagnostics.get("step_size", ())
-    chains = _number(diagnostics.get("chains")) or len(step_sizes) or 1
+    chains = _as_float(diagnostics.get("chains")) or len(step_sizes) or 1
+    # Limits of effective draws are for one chain, the limit of divergences is for one draw.
     divisor: dict[str, float] = dict.fromkeys(("ess", "ess_bulk", "ess_tail"), chains)
-    divisor["divergences"] = _number(diagnostics.get("draws")) or 1
+    divisor["divergences"] = _as_float(diagnostics.get("draws")) or 1
     phrases = []
     for name, limit in LIMITS.items():
         if name not in diagnostics:
             continue
-        value = _number(diagnostics[name])
+        value = _as_float(diagnostics[name])
         value = np.nan if value is None else value / divisor.get(name, 1)
         if not (value >= limit.bound if limit.is_minimum else value <= limit.bound):
             bound = f"{'at least' if limit.is_minimum else 'at most'} {limit.bound:g}"
@@ -163,5 +164,5 @@ def _normal_scores(values_CxSxE: np.ndarray) -> np.ndarray:
     return ndtri((ranks_NxE - 0.375) / (len(flat_NxE) + 0.25)).reshape(values_CxSxE.shape)
 
 
-def _number(value: Any) -> float | None:
+def _as_float(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None

@@ -63,7 +63,7 @@ def store_compressed_examples(attentioned_PxDxn: Array) -> StoredExamples:
     """
     if attentioned_PxDxn.shape[1] > MAX_PACKED_PATHS and is_concrete(attentioned_PxDxn):
         attentioned_PxDxn = compress_coordinates(attentioned_PxDxn)
-    return _store_examples(attentioned_PxDxn)
+    return _store_examples_jitted(attentioned_PxDxn)
 
 
 def compress_coordinates(attentioned_PxDxn: Array) -> np.ndarray:
@@ -148,8 +148,8 @@ def energy_gradient(
 def fit_labels(kernel_PxP: jax.Array, labels_P: jax.Array, temperature: Numbers) -> Fit:
     """Returns the Cholesky factor of K + T and alpha = (K + T)^-1 Y."""
     cholesky_PxP = jnp.linalg.cholesky(add_temperature(kernel_PxP, temperature))
-    half_P = solve_triangular(cholesky_PxP, labels_P, lower=True)
-    return Fit(cholesky_PxP, solve_triangular(cholesky_PxP, half_P, lower=True, trans=1))
+    whitened_P = solve_triangular(cholesky_PxP, labels_P, lower=True)
+    return Fit(cholesky_PxP, solve_triangular(cholesky_PxP, whitened_P, lower=True, trans=1))
 
 
 def add_temperature(kernel_PxP: jax.Array, temperature: Numbers) -> jax.Array:
@@ -184,8 +184,8 @@ def _gaussian_energy(noisy_PxP, labels_P):
 
 def _gaussian_energy_forward(noisy_PxP, labels_P):
     cholesky_PxP = jnp.linalg.cholesky(noisy_PxP, symmetrize_input=False)
-    half_P = solve_triangular(cholesky_PxP, labels_P, lower=True)
-    value = 2 * jnp.log(jnp.diagonal(cholesky_PxP)).sum() + half_P @ half_P
+    whitened_P = solve_triangular(cholesky_PxP, labels_P, lower=True)
+    value = 2 * jnp.log(jnp.diagonal(cholesky_PxP)).sum() + whitened_P @ whitened_P
     return value, (cholesky_PxP, labels_P)
 
 
@@ -200,7 +200,8 @@ def _gaussian_energy_backward(saved, cotangent):
 _gaussian_energy.defvjp(_gaussian_energy_forward, _gaussian_energy_backward)
 
 
-def _sum_blocks(features_DxPxn, U_DxD):
+def _kernel_by_blocks(features_DxPxn, U_DxD):
+    """Returns K from the features, summed over blocks of paths."""
     _, examples, n = features_DxPxn.shape
     flat_DxF = features_DxPxn.reshape(len(U_DxD), -1)
 
@@ -215,23 +216,24 @@ def _sum_blocks(features_DxPxn, U_DxD):
 
 
 def _features_backward(features_DxPxn, M_PxP):
+    """Returns the gradients of sum(M K) by the features, which are constant (None), and by U."""
     paths, _, n = features_DxPxn.shape
     flat_DxF = features_DxPxn.reshape(paths, -1)
 
-    def rows(block_BxPxn):
+    def gradient_rows(block_BxPxn):
         weighted_BxPxn = jnp.einsum("pq,bqn->bpn", M_PxP, block_BxPxn)
         return weighted_BxPxn.reshape(len(block_BxPxn), -1) @ flat_DxF.T
 
-    G_DxD = jax.lax.map(rows, _blocks(features_DxPxn)).reshape(paths, paths) / (paths * n)
-    return None, G_DxD
+    rows = jax.lax.map(gradient_rows, _blocks(features_DxPxn))
+    return None, rows.reshape(paths, paths) / (paths * n)
 
 
 # K is linear in U. The custom backward rule needs no temporary larger than a block of paths.
-_kernel_from_features = jax.custom_vjp(_sum_blocks)
-_kernel_from_features.defvjp(lambda xi, U: (_sum_blocks(xi, U), xi), _features_backward)
+_kernel_from_features = jax.custom_vjp(_kernel_by_blocks)
+_kernel_from_features.defvjp(lambda xi, U: (_kernel_by_blocks(xi, U), xi), _features_backward)
 
 
-_store_examples = jax.jit(store_examples)
+_store_examples_jitted = jax.jit(store_examples)
 
 
 def _blocks(by_path_Dx):

@@ -4,7 +4,7 @@ Output c is f_c(x) = sum_pi V_eff^(pi c) . xi^pi(x) / sqrt(D n). It equals the o
 network whose examples are the pairs (x, c) and whose paths are the pairs (pi, c), with c fastest:
 
     xi^(pi c')((x, c)) = sqrt(m) 1{c = c'} xi^pi(x)
-    K = (1/(D m)) sum U^(pi c, pi' c') C
+    K = (1/(D m)) sum U^(pi c, pi' c') C_{pi c, pi' c'},     C of these paths as in `kernel`
 
 K is the kernel of all outputs together. The rest of the theory is unchanged.
 """

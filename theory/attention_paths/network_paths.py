@@ -81,7 +81,7 @@ def from_maps(tokens_BxTxn: Array, maps: Sequence[Array], readout: str = "last")
                 f"{map_BxHxTxS.shape}."
             )
         keys_first.append(map_BxHxTxS.swapaxes(2, 3))
-    if keys_first:
+    if keys_first:  # the output is read at one token: select the queries of the last layer
         queries_first = readout_queries(jnp.moveaxis(keys_first[-1], 3, 1), readout)
         keys_first[-1] = jnp.moveaxis(queries_first, 1, 3)
     return attentioned_input(tokens, keys_first)

@@ -23,7 +23,10 @@ MIN_STEPS_PER_COORDINATE = 5
 
 
 class Spec(NamedTuple):
-    """The settings of a `Sampler` that its compiled functions depend on."""
+    """The settings of a `Sampler` that its compiled functions depend on.
+
+    `chunk` is the largest number of steps in one call of `advance`.
+    """
 
     method: str
     layout: bartlett.Layout
@@ -38,13 +41,12 @@ class Spec(NamedTuple):
 def potential(spec: Spec, data: tuple, z: Any) -> jax.Array:
     """Returns -ln p(z | Y) + const.
 
-    z are Bartlett coordinates over their prior deviations, or the parameters of AttentionPaths.
-
     Args:
         spec: the method, the sizes and the widths.
-        data: the stored examples (method "collapsed") or the path inputs, the path inputs, the
-            labels (P,) and the temperature.
-        z: the position of a chain.
+        data: (inputs, attentioned inputs xi, labels, temperature); the inputs are the stored
+            examples of the kernel for the method "collapsed" and xi for "weights".
+        z: the position of a chain: the Bartlett coordinates divided by their prior standard
+            deviations for "collapsed", the parameters of AttentionPaths for "weights".
     """
     inputs, _, labels_P, temperature = data
     if spec.method == "collapsed":
@@ -150,5 +152,5 @@ def _draw_and_statistics(spec: Spec, data: tuple, state) -> dict:
     path_weights: Any = _network(spec).apply(state.z, n, method="path_weights")
     v_DxN, V_eff_Dxn = path_weights
     squares = sum((leaf**2).sum() for leaf in jax.tree.leaves(state.z))
-    linear = V_eff_Dxn * V_eff_Dxn.size**-0.5
+    linear = V_eff_Dxn * V_eff_Dxn.size**-0.5  # f = sum_pi linear^pi . xi^pi
     return row | {"U": v_DxN @ v_DxN.T, "linear": linear, "squared_norm": squares}

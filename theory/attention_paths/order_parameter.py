@@ -10,8 +10,9 @@ In Bartlett coordinates theta (`bartlett`) the first bracket is a sum over entri
 positive definite chain, and the Hessian of that bracket at the GP limit theta = 0 is diagonal: 4
 for the logarithms of diagonals and 2 for the entries below them.
 L-BFGS then needs some tens of evaluations, where Adam on U needs thousands. L-BFGS stops at the
-round-off of its line search, 1e-6. Newton steps reduce the gradient to 1e-10, for 14 coordinates
-and for 2117 alike; conjugate gradients with Hessian-vector products solve their linear systems.
+round-off of its line search, 1e-6. Newton steps then reduce the gradient to 1e-10, measured with 14
+and with 2117 coordinates. Conjugate gradients with Hessian-vector products solve their linear
+systems.
 """
 
 import functools

@@ -126,7 +126,7 @@ class Posterior:
     def gram_effective(self) -> np.ndarray:
         """Returns E[V_eff V_eff^T] / n, which includes the input projection.
 
-        For "collapsed" it is E[U - U G U / n], exact at every width.
+        For "collapsed" it is E[U - U G U / n] with G of `gradients`, exact at every width.
         """
         n, paths = self.problem.attentioned.shape[2], self.U.shape[1]
         if self.method == "weights":
@@ -200,13 +200,13 @@ def _collapsed_draws(layout, theta_Sxp, attentioned, labels, temperature):
 def _mean_variance(layout, theta_Sxp, attentioned, labels, temperature, test_BxDxn):
     stored = store_examples(attentioned)
 
-    def add(total_B, theta):
+    def add_variance(total_B, theta):
         factor_Dxr = bartlett.order_parameter_factors(layout, theta)[-1]
         fit = fit_labels(kernel_of_factor(stored, factor_Dxr), labels, temperature)
         return total_B + variances(factor_Dxr, attentioned, fit.cholesky_PxP, test_BxDxn), None
 
-    empty_B = jnp.zeros(len(test_BxDxn), test_BxDxn.dtype)
-    return jax.lax.scan(add, empty_B, theta_Sxp)[0] / len(theta_Sxp)
+    zero_B = jnp.zeros(len(test_BxDxn), test_BxDxn.dtype)
+    return jax.lax.scan(add_variance, zero_B, theta_Sxp)[0] / len(theta_Sxp)
 
 
 _reconstruct = jax.jit(reconstruct, static_argnames=("layout", "widths"))

@@ -29,7 +29,7 @@ from theory.attention_paths.kernel import (
 from theory.attention_paths.order_parameter import OrderParameter
 from theory.numerics import Array, Numbers
 
-TESTS_AT_ONCE = 200
+TESTS_AT_ONCE = 200  # limits the memory of `variances`
 
 
 def predict(
@@ -60,8 +60,8 @@ def predict_at(
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the mean and the variance of f on test inputs at any U.
 
-    The identity is the GP limit, and the result of `prune` a network without a head. Other
-    arguments and results as in `predict`.
+    U may be the identity (the GP limit) or the result of `prune` (a network without one head).
+    Other arguments and results as in `predict`.
     """
     U, labels = jnp.asarray(U), jnp.asarray(labels)
     m = multiple_outputs.count(labels)
@@ -82,8 +82,8 @@ def mean_weights(attentioned_PxDxn: jax.Array, fit: Fit, U_DxD: jax.Array) -> ja
         U_DxD: the order parameter.
     """
     paths, n = attentioned_PxDxn.shape[1:]
-    evidence_Dxn = jnp.tensordot(fit.alpha_P, attentioned_PxDxn, 1)
-    return U_DxD @ evidence_Dxn / (paths * n)
+    weighted_inputs_Dxn = jnp.tensordot(fit.alpha_P, attentioned_PxDxn, 1)
+    return U_DxD @ weighted_inputs_Dxn / (paths * n)
 
 
 def variances(
@@ -104,8 +104,8 @@ def variances(
 
     def of_test(test_Dxn):
         phi_F = feature_map(test_Dxn[None], factor_Dxr)[0]
-        half_P = solve_triangular(cholesky_PxP, phi_PxF @ phi_F, lower=True)
-        return phi_F @ phi_F - half_P @ half_P
+        whitened_P = solve_triangular(cholesky_PxP, phi_PxF @ phi_F, lower=True)
+        return phi_F @ phi_F - whitened_P @ whitened_P
 
     return jax.lax.map(of_test, test_BxDxn, batch_size=TESTS_AT_ONCE)
 
@@ -149,10 +149,12 @@ def gram_effective(order_parameter: OrderParameter, n: int) -> jax.Array:
         n: dimension of a token vector.
     """
     U, heads = order_parameter.U, order_parameter.heads
-    top = jnp.eye(order_parameter.outputs, dtype=U.dtype)
-    above = jnp.atleast_2d(order_parameter.chain[-2]) if heads else top
-    prior = jnp.kron(jnp.eye(heads[0] if heads else 1, dtype=U.dtype), above)  # Ut^(1)
-    return U - order_parameter.width[0] / n * (U - U @ jnp.linalg.solve(prior, U))
+    if heads:
+        U_2, first_heads = jnp.atleast_2d(order_parameter.chain[-2]), heads[0]
+    else:
+        U_2, first_heads = jnp.eye(order_parameter.outputs, dtype=U.dtype), 1
+    Ut = jnp.kron(jnp.eye(first_heads, dtype=U.dtype), U_2)  # Ut^(1) = I (x) U^(2)
+    return U - order_parameter.width[0] / n * (U - U @ jnp.linalg.solve(Ut, U))
 
 
 def head_scores(U: Array, heads: Sequence[int]) -> list[jax.Array]:

@@ -4,12 +4,12 @@ The likelihood depends on the weights only through the chain. Given a posterior 
 all other weights are therefore drawn from the prior conditioned on the chain:
 
     v^(l)   = sqrt(N_l) C_l Q_l^T,  Q_l Haar, (N_l, r_l)                (LQ of a Gaussian matrix)
-    V^(l)_h = sqrt(N_{l+1}) v^(l+1)+ v^(l)_h + (1 - Q Q^T) Z
+    V^(l)_h = sqrt(N_{l+1}) pinv(v^(l+1)) v^(l)_h + (1 - Q_{l+1} Q_{l+1}^T) Z
     V_eff   = C_1 Z + (D n)^(-1/2) U Xi (K + T)^-1 (Y - f_0 - sqrt(T) eps)        (Matheron's rule)
-    V^(0)   = sqrt(N_1) v^(1)+ V_eff + (1 - Q Q^T) Z
+    V^(0)   = sqrt(N_1) pinv(v^(1)) V_eff + (1 - Q_1 Q_1^T) Z
 
-Z and eps are standard normal, + is the pseudo-inverse, Xi are the training inputs, and f_0 is the
-network with V_eff = C_1 Z.
+Z and eps are standard normal, pinv is the pseudo-inverse, Xi are the training inputs, and f_0 is
+the network with V_eff = C_1 Z.
 """
 
 from collections.abc import Sequence
@@ -53,11 +53,11 @@ def reconstruct(
     params = {"readout": {"kernel": v[-1][0]}}
     for i, heads in enumerate(layout.heads):
         v_HxDxI = v[i].reshape(heads, -1, widths[i])
-        solved_HxrxI = jnp.linalg.pinv(C[i + 1])[None] @ v_HxDxI
-        values_HxOxI = _given_products(keys[len(C) + i], Q[i + 1], solved_HxrxI)
+        products_HxrxI = jnp.linalg.pinv(C[i + 1])[None] @ v_HxDxI
+        values_HxOxI = _draw_given_products(keys[len(C) + i], Q[i + 1], products_HxrxI)
         params[f"block_{i}"] = {"attn": {"value": {"kernel": values_HxOxI.transpose(2, 0, 1)}}}
     V_eff_Dxn = draw_effective_weights(keys[-1], C[0], attentioned_PxDxn, labels_P, temperature)
-    V0_1xNxn = _given_products(keys[-2], Q[0], (jnp.linalg.pinv(C[0]) @ V_eff_Dxn)[None])
+    V0_1xNxn = _draw_given_products(keys[-2], Q[0], (jnp.linalg.pinv(C[0]) @ V_eff_Dxn)[None])
     params["embed"] = {"kernel": V0_1xNxn[0].T}
     return {"params": params}
 
@@ -90,11 +90,11 @@ def draw_effective_weights(
     return prior_Dxn + C_Dxr @ (C_Dxr.T @ jnp.tensordot(fit.alpha_P, scaled_PxDxn, 1))
 
 
-def _given_products(key, Q_Oxr, solved_HxrxI) -> jax.Array:
-    """Draws Gaussian matrices V, (H, O, I), conditioned on Q^T V = `solved`."""
-    shape = (len(solved_HxrxI), len(Q_Oxr), solved_HxrxI.shape[2])
+def _draw_given_products(key, Q_Oxr, products_HxrxI) -> jax.Array:
+    """Draws Gaussian matrices V, (H, O, I), conditioned on Q^T V = `products`."""
+    shape = (len(products_HxrxI), len(Q_Oxr), products_HxrxI.shape[2])
     Z_HxOxI = jax.random.normal(key, shape, Q_Oxr.dtype)
-    return Z_HxOxI + Q_Oxr[None] @ (solved_HxrxI - Q_Oxr.T[None] @ Z_HxOxI)
+    return Z_HxOxI + Q_Oxr[None] @ (products_HxrxI - Q_Oxr.T[None] @ Z_HxOxI)
 
 
 def _haar(key, rows: int, columns: int, dtype) -> jax.Array:

@@ -94,7 +94,7 @@ def sample(
 
 @dataclasses.dataclass(frozen=True)
 class Sampler:
-    """The steps of `sample`, for runs that are saved on the way.
+    """The steps of `sample` as separate calls, for runs that save their state between calls.
 
     state = sampler.start(key)
     state, chunk = sampler.advance(state, steps)    (repeated; keep every chunk)

@@ -13,10 +13,11 @@ the covariance Phi = h^T h / n this means in law
 
     dPhi = b(Phi) I_m dtau + [Sigma^v(Phi) + Sigma^M(Phi)]^{1/2} dB.
 
-The paper's (2.4) omits the identity after b, and its (A.7) has I_n.
+The paper's (2.4) omits the identity after b, and its (A.7) has I_n instead of I_m.
 
-**Variants.** One projection for each token describes them all: column a of A is s P_a w_a, where
-P_a = I - 11^T/m. With causal masking P_a is I - 11^T/a on the first a entries and 0 elsewhere.
+**Variants.** A variant is described by one projection for each token: column a of A is s P_a w_a,
+where P_a = I - 11^T/m. With causal masking P_a is I - 11^T/a on the first a entries and 0
+elsewhere.
 
 `Mixing` selects the variant. All functions accept leading axes, (.., m, m).
 """
@@ -120,14 +121,12 @@ def one_step_covariance(phi: jax.Array, width: int, mixing: Mixing = UNMASKED) -
     trace_AxB = jnp.einsum("...aij,...bji->...ab", product_AxMxM, product_AxMxM)
 
     def one_head(a, b, c, d):
-        same = ((a == c) & (b == d)).astype(int) + ((a == d) & (b == c)).astype(int)
         linear = kappa / n * _mixing_covariance(kernel, a, b, c, d)
-        return (
-            linear
-            + _with_leading_axes(same, linear) * (kappa / (n * m)) ** 2 * trace_AxB[..., a, b]
-        )
+        matches = ((a == c) & (b == d)).astype(int) + ((a == d) & (b == c)).astype(int)
+        matches = _with_leading_axes(matches, linear)
+        return linear + matches * (kappa / (n * m)) ** 2 * trace_AxB[..., a, b]
 
-    def wishart(cov, a, b, c, d):
+    def wishart(cov, a, b, c, d):  # of Wishart(n, G)/n, where G has the covariance `cov`
         value = mean[..., a, c] * mean[..., b, d] + mean[..., a, d] * mean[..., b, c]
         return (value + cov(a, c, b, d) + cov(a, d, b, c)) / n
 

@@ -54,6 +54,7 @@ class Decoder:
             init_std="fan_in",
             **asdict(self),
         )
+        # 2 n^2 weights of W^v and W^o, and 12 n^2 of the gated MLP.
         weights = model.spec.layers * width**2 * (14 if self.use_mlp else 2)
         batch = networks_at_once(samples, weights)
         return _run(key, square_root(phi0), model, layers, samples, batch)

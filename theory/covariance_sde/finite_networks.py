@@ -136,7 +136,8 @@ def _network_layer(key, h_NxM, width, std_H, mixing: Mixing):
     h is divided by sqrt(n), so that Phi = h^T h.
     """
     key_v, key_a, key_o = jax.random.split(key, 3)
-    heads, (width, m) = len(std_H), h_NxM.shape  # the argument `width` is traced, this one is not
+    heads = len(std_H)
+    width, m = h_NxM.shape  # the argument `width` is traced; a shape needs this constant
     w_v_NxN = jax.random.normal(key_v, (width, width), h_NxM.dtype) / width**0.5
     v_MxHxD = (w_v_NxN @ h_NxM).T.reshape(m, heads, width // heads)
     mixed_MxHxD = mix(mixing_matrix(key_a, heads, m, std_H, mixing.causal), v_MxHxD)

@@ -43,9 +43,9 @@ class Mixing:
         return length * width * self.scale**2
 
     def without_scale(self) -> "Mixing":
-        """Returns the variant with the default scale, for functions that get the number traced.
+        """Returns the variant with the default scale, for jitted functions that trace the scale.
 
-        The variant is a static argument of jit, so a new scale would compile again.
+        The variant itself is a static argument of jit: a new scale in it would compile again.
         """
         return replace(self, scale="theory")
 

@@ -51,9 +51,9 @@ def factor_step(
 ) -> jax.Array:
     """Advances the factor of one path by a step; use vmap for several paths.
 
-    With several heads the mixing noise has 1/heads of the variance, so E[A^T Phi A] is only that
-    part of the drift. The remainder is a non-negative diagonal. It is added to Phi at the cost of
-    a Cholesky factorisation.
+    With several heads the mixing noise has 1/heads of the variance, so E[A^T Phi A] is 1/heads of
+    the drift. The remainder of the drift is a non-negative diagonal. It is added to Phi at the
+    cost of a Cholesky factorisation.
 
     Args:
         h_MxM: factor H with Phi = H^T H.
@@ -116,7 +116,7 @@ class Euler:
     start = read = staticmethod(jnp.asarray)  # a path is Phi itself
 
     def step(self, phi_MxM, unused_w_MxM, z_MxM, dt, mixing: Mixing, kappa) -> jax.Array:
-        """Returns Phi + drift dt + sqrt(dt) (covariance)^{1/2} xi, with xi from Z alone."""
+        """Returns Phi + drift dt + sqrt(dt) (covariance)^{1/2} z, z the upper triangle of Z."""
         m = phi_MxM.shape[-1]
         upper = np.triu_indices(m)
         mixing = replace(mixing, scale=jnp.sqrt(kappa / m))  # s of kappa = m n s^2 at n = 1

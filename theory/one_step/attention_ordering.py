@@ -12,15 +12,16 @@ derivative is (1/T) x_T (x_t - xbar)^T. Hence xi_{k->l} = g(l) + g~(k) with
     g(l)  = E sum_j r_j (1/T) sum_t v_j(t) [1{z_t=l} - n_l/T]
     g~(k) = E sum_j r_j (1/T) sum_t v_j(t) [1{z_{t-1}=k} - n~_k/T].
 
-Both need only moments of pairs of counts, which `pair_moments` computes exactly.
+Both g and g~ need only moments of pairs of counts, which `pair_moments` computes exactly.
 
 **Claims of the theorem**, for tokens j, k, l other than q:
 
     (3)  xi_{q->j} - xi_{k->l}   = g~(q) - g~(k) > 0
     (4)  xi_{q->j} - xi_{q->tau} = g(j) - g(tau) > 0
 
-**Correction.** The proof drops the terms k != b_1 as o(T/N), but there are N of them. The event
-ybar = q enters at the same order. To leading order in 1/N, (3) is (1-alpha)^2 beta1/N and (4) is
+**Correction.** The proof drops the terms of all tokens k other than its b_1 as o(T/N), but there
+are N of them. The event ybar = q enters at the same order. To leading order in 1/N, (3) is
+(1-alpha)^2 beta1/N and (4) is
 
     values   ybar                      xi_{q->j} - xi_{q->tau}
     paper    uniform over 0 .. N-1     (1-alpha)^2 [alpha beta1 - (1-alpha) beta2]/N^2
@@ -67,7 +68,7 @@ class Ordering(NamedTuple):
 
 
 def attention_logits(N: int, T: int, alpha: float, setting: Setting) -> Ordering:
-    """Returns both sides of Theorem 2 from the exact population gradient.
+    """Returns the two differences of Theorem 2 from the exact population gradient.
 
     Args:
         N: number of ordinary tokens, at least 4.
@@ -114,15 +115,15 @@ def attention_logits_limit(N: int, alpha: float, setting: Setting) -> Ordering:
     """Returns the leading orders in 1/N of the module's table. Args as in `attention_logits`."""
     _check(N, 3, alpha, setting)
     first, second = (jnp.asarray(size, float) for size in setting.sizes)
-    keep, both = 1 - alpha, first + second
+    not_noise, total = 1 - alpha, first + second
     if setting.values == "paper":
-        after_trigger = keep**2 * first / N
-        over_noise = keep**2 * (alpha * first - keep * second) / N**2
-        over_noise_excluded = alpha * keep**2 * both / N**2
+        after_trigger = not_noise**2 * first / N
+        over_noise = not_noise**2 * (alpha * first - not_noise * second) / N**2
+        over_noise_excluded = alpha * not_noise**2 * total / N**2
     else:
-        after_trigger = keep**4 * both / float(N) ** 3
-        over_noise = -(keep**5) * both * (1 + 2 * alpha) / alpha / float(N) ** 4
-        over_noise_excluded = 2 * alpha * keep**4 * both / float(N) ** 4
+        after_trigger = not_noise**4 * total / float(N) ** 3
+        over_noise = -(not_noise**5) * total * (1 + 2 * alpha) / alpha / float(N) ** 4
+        over_noise_excluded = 2 * alpha * not_noise**4 * total / float(N) ** 4
     return Ordering(after_trigger, over_noise_excluded if setting.exclude_trigger else over_noise)
 
 
@@ -166,6 +167,7 @@ def _sampled_logits(tokens, y, w_v, phat) -> Ordering:
             weights = jax.nn.softmax(x_TxD[-1] @ w_qk @ x_TxD.T)
             return residual @ (w_v @ (weights @ x_TxD))
 
+        # The row of E(q). Its entries 0 .. N belong to E(l), and N+1 .. 2N+1 to E~(k).
         logits = jax.grad(gain)(jnp.zeros((2 * N + 2, 2 * N + 2)))[0]
         token, trigger = logits[1:N].mean(), logits[N + 1]
         return Ordering(trigger - logits[N + 2 : 2 * N + 1].mean(), token - logits[N])
@@ -178,7 +180,7 @@ def value_matrix(N: int, T: int, alpha: float, setting: Setting) -> tuple[jax.Ar
 
     "exact" is s1 times -grad W_V at the uniform prediction (phase 1) plus s2 times -grad W_V at
     phat = p(y) (phase 2). Its diagonal is (1-alpha)^2/N^2 in both phases and for E and E~. The
-    paper has 1/N^2 in (27) and beta2 < beta1 in (28).
+    paper states the diagonal 1/N^2 in (27) and beta2 < beta1 in (28).
 
     Args:
         N: number of ordinary tokens; S = N + 1.

@@ -76,6 +76,7 @@ def margin_errors(N: int, T: int, samples: int, alpha: Numbers, delta: Numbers) 
     """
     feed_forward = allowed(lemma_d1(N, alpha), N, samples, delta, 1)
     values = allowed(lemma_d2(N, T, alpha), N, samples, delta, 2)
+    # Gamma(j, k) has j = tau in the first three cases of `TABLE_3`, an ordinary j in the others.
     return Margins(feed_forward.sum(), values[:3].max() + values[3:].max())
 
 

@@ -166,7 +166,7 @@ def theorem_1(
         noise_fraction: qhat, the fraction of noise tokens in the test sequence.
         inputs: "current_and_previous" or "current".
     """
-    _check_setting(N, 3, 1, 0.0, inputs)
+    _check_setting(N, T=3, samples=1, alpha=0.0, inputs=inputs)  # checks N and `inputs`
     alpha_hat = alpha**2 * noise_fraction + alpha * (1 - noise_fraction)
     return Margins(alpha - (1 - alpha) / N, (1 + INPUTS.index(inputs)) * alpha_hat / N)
 
@@ -234,9 +234,9 @@ def _predict(N, T, samples, alpha, inputs):
 def _expected_maximum(samples: int, p, N: int, share: float | jax.Array = 1.0) -> jax.Array:
     """Returns E[max] of N independent Binomial(share * samples, p): sum_k 1 - F(k)^N."""
     k = jnp.arange(samples + 1, dtype=float)
-    left = share * samples - k
-    cdf = jax.scipy.special.betainc(jnp.maximum(left, 1e-9), k + 1, 1 - p)
-    return jnp.where(left > 0, 1 - cdf**N, 0).sum()
+    remaining = share * samples - k
+    cdf = jax.scipy.special.betainc(jnp.maximum(remaining, 1e-9), k + 1, 1 - p)
+    return jnp.where(remaining > 0, 1 - cdf**N, 0).sum()
 
 
 def _overlap_moments(N: int, T: int, alpha, inputs: str):
@@ -250,7 +250,7 @@ def _overlap_moments(N: int, T: int, alpha, inputs: str):
     standard deviations add.
     """
     at_trigger, at_token = pair_moments(N, T, alpha, 0), pair_moments(N, T, alpha, 1)
-    at_token = _over_tokens(at_token, N)
+    at_token = _average_over_tokens(at_token, N)
     mean_S = (at_trigger.mean + (N - 1) * at_token.mean) / N
     second_SxS = (at_trigger.second + (N - 1) * at_token.second) / N
     halves = [(mean_S, second_SxS)]
@@ -266,7 +266,7 @@ def _overlap_moments(N: int, T: int, alpha, inputs: str):
     return kappa, sum(deviations) ** 2
 
 
-def _over_tokens(moments: PairMoments, N: int) -> PairMoments:
+def _average_over_tokens(moments: PairMoments, N: int) -> PairMoments:
     """Averages moments that were computed for ybar = 1 over ybar = 1 .. N-1.
 
     By symmetry the mean has one value for all tokens. The second moment has one value on the

@@ -17,9 +17,10 @@ from theory.one_step.trigger_process import check_process
 
 
 class NoiseMatrices(NamedTuple):
-    """Entries of the matrices A and B of Equation (7): between E(q) and E of the noise or a token.
+    """Entries of the matrices A and B of Equation (7), in the row of E(q).
 
-    A is the mean over the outputs k < N, and B belongs to the output of the noise.
+    The column is E of the noise (`_noise`) or E of an ordinary token (`_token`). A is the mean over
+    the outputs k < N, and B belongs to the output of the noise.
     """
 
     A_noise: jax.Array
@@ -51,8 +52,9 @@ def noise_matrices(N: int, T: int, alpha: float) -> NoiseMatrices:
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _noise_matrices(N, T, alpha):
     V, _ = value_matrix(N, T, alpha, Setting(sizes=(1.0, 0.0)))
-    maps = [jnp.diag(pair.mean) / T - pair.second / T**2 for pair in moments_by_ybar(N, T, alpha)]
-    A, B = (average_over_ybar([row @ x for x in maps], N, False) for row in (V[:N].mean(0), V[N]))
+    # A row of V times such a matrix is g(l) of `attention_ordering`, without the residual.
+    g_maps = [jnp.diag(pair.mean) / T - pair.second / T**2 for pair in moments_by_ybar(N, T, alpha)]
+    A, B = (average_over_ybar([row @ x for x in g_maps], N, False) for row in (V[:N].mean(0), V[N]))
     return NoiseMatrices(A.noise, A.token, B.noise, B.token)
 
 

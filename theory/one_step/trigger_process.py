@@ -131,10 +131,10 @@ def lemma_counts_limit(N: int, T: int, alpha: Numbers, printed: bool = False) ->
     """
     alpha = jnp.asarray(alpha, float)
     x, one = T / N * jnp.ones_like(alpha), jnp.ones_like(alpha)
-    rate = jnp.stack([1 / alpha, one, one, one, alpha, 2 - alpha, one]) * x[None]
-    run = 2 / alpha**2 - 1 if printed else 2 / alpha - 1
-    poisson = jnp.stack([run] + 6 * [one]) * rate
-    return CountMoments(rate, poisson + rate**2)
+    mean = jnp.stack([1 / alpha, one, one, one, alpha, 2 - alpha, one]) * x[None]
+    run_factor = 2 / alpha**2 - 1 if printed else 2 / alpha - 1
+    variance = jnp.stack([run_factor] + 6 * [one]) * mean
+    return CountMoments(mean, variance + mean**2)
 
 
 def first_step_table(N: int, T: int, alpha: Numbers) -> GradientMoments:
@@ -156,9 +156,11 @@ def first_step_table(N: int, T: int, alpha: Numbers) -> GradientMoments:
         classes = dict.fromkeys(named, 1) | {"other": N - len(named)}
         first, second = 0.0, 0.0
         for ybar, size in classes.items():
-            left = "q" if ybar == "q" else "j"
-            right = k if k in ("q", "tau") else "j" if ybar == k else "k"
-            count = LEMMAS.index(f"{left},{right}")
+            ybar_case = "q" if ybar == "q" else "j"
+            token_case = "j" if ybar == k else "k"
+            if k in ("q", "tau"):
+                token_case = k
+            count = LEMMAS.index(f"{ybar_case},{token_case}")
             for y, probability in (("tau", alpha), (ybar, 1 - alpha)):
                 factor = 1 / (N + 1) - float(y == j)
                 weight = probability * size / N
@@ -192,12 +194,12 @@ def first_step_table_limit(
     noise, rest = a / (T * N) + (a - a**2) / N**2, (1 - a) * b
     rows = [a**2 / (T * N) + (a**3 - a**4) / N**2, noise, noise]
     if printed:
-        once, thrice = 1 / (T * N**2), 1 / N**3
-        shared, keep = a**2 - a + 1, 1 - a
-        rows += [once + shared * thrice]
-        rows += [(a**3 - a**2 - a + 2) / a**3 * once + shared / a**2 * thrice]
-        rows += [(2 - a) * b, (2 - a) * (a * once + a**2 * thrice), (2 - a) * b, (2 - a) * b]
-        rows += [(1 + keep * (2 - a)) * once + (1 + keep * (2 - a) ** 2) * thrice]
+        over_TN2, over_N3 = 1 / (T * N**2), 1 / N**3
+        shared, not_noise = a**2 - a + 1, 1 - a
+        rows += [over_TN2 + shared * over_N3]
+        rows += [(a**3 - a**2 - a + 2) / a**3 * over_TN2 + shared / a**2 * over_N3]
+        rows += [(2 - a) * b, (2 - a) * (a * over_TN2 + a**2 * over_N3), (2 - a) * b, (2 - a) * b]
+        rows += [(1 + not_noise * (2 - a)) * over_TN2 + (1 + not_noise * (2 - a) ** 2) * over_N3]
         return GradientMoments(mean, jnp.stack(rows))
     rows += [rest, (1 - a) * ((2 / a - 1) / (a * T * N**2) + 1 / (a**2 * N**3)), rest]
     rows += [(1 - a) * (a / (T * N**2) + a**2 / N**3), rest, rest]
@@ -219,17 +221,18 @@ def pair_moments(N: int, T: int, alpha: Numbers, ybar: int | jax.Array) -> PairM
     # Multiplies by the transition matrix: all of its rows are uniform, except the trigger's.
     def forward(x):
         from_trigger = x[..., TRIGGER, None]
-        lift = (1,) * (x.ndim - 1) + (N + 1,)
-        others = x.sum(-1, keepdims=True) - from_trigger
-        return others * free.reshape(lift) + from_trigger * trigger.reshape(lift)
+        row_shape = (1,) * (x.ndim - 1) + (N + 1,)
+        from_others = x.sum(-1, keepdims=True) - from_trigger
+        return from_others * free.reshape(row_shape) + from_trigger * trigger.reshape(row_shape)
 
     def step(carry, _):
         p, with_last, second, follow = carry
         pairs = forward(jnp.diag(p))
-        return advance(carry, forward(p), forward(with_last), second, follow + pairs), None
+        return count_token(forward(p), forward(with_last), second, follow + pairs), None
 
-    def advance(carry, p, cross, second, follow):
-        # with_last[k, b] = E[n_k 1{z_t = b}] is all that the second moments need of the past.
+    # Adds token z_t of the law p to the counts; cross[k, b] = E[n_k 1{z_t = b}] counts up to t - 1.
+    # The state with_last has the same entries with counts up to t.
+    def count_token(p, cross, second, follow):
         return p, cross + jnp.diag(p), second + cross + cross.T + jnp.diag(p), follow
 
     start = (free, jnp.diag(free), jnp.diag(free), jnp.zeros((N + 1, N + 1)))
@@ -238,7 +241,7 @@ def pair_moments(N: int, T: int, alpha: Numbers, ybar: int | jax.Array) -> PairM
     last = jnp.zeros(N + 1).at[TRIGGER].set(1)
     cross = with_last.sum(1)[:, None] * last[None]
     follow = follow + p[:, None] * last[None]
-    p, with_last, second, follow = advance(carry, last, cross, second, follow)
+    p, with_last, second, follow = count_token(last, cross, second, follow)
     return PairMoments(with_last.sum(1), second, follow)
 
 
@@ -247,6 +250,7 @@ def _lemma_counts(N, alpha, T):
     one = jnp.ones(())
     free = jnp.stack([one, 0 * one, one, one, N - 3]) / N
     means, seconds = [], []
+    # The states 0 .. 4 are q, tau, j, k and all others. Each ybar has its cases of `LEMMAS`.
     for ybar_state, tracked in ((0, (0, 1, 3)), (2, (0, 1, 2, 3))):
         trigger = jnp.zeros(5).at[1].set(alpha).at[ybar_state].add(1 - alpha)
         transition = jnp.broadcast_to(free[None], (5, 5)).at[0].set(trigger)

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 SCALE = 0.5
-REACH = 6.0
-SOFTEN = 0.02
+REACH = 6.0  # largest beta sqrt(1-rho) of the pair table
+SOFTEN = 0.02  # keeps the gradient of the cosine coordinate finite at rho = 1
 MAX_TABULATED_LENGTH = 2.0**24  # tokens
 PAIR_END = 1 - 1 / np.sqrt(1 + (REACH / SCALE) ** 2)
 _COSINE_LOW, _COSINE_HIGH = SOFTEN**0.5, (1 + SOFTEN) ** 0.5

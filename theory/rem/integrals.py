@@ -110,12 +110,13 @@ def row_statistics(s: float, T: float) -> RowStatistics:
     # psi_0 ** (T-1) would round to 1 where 1 - psi_0 is small: use log1p(-E[1 - exp(-e^y)]).
     log_psi_0 = np.log1p(-np.minimum(gap, 1 - 1e-16))
     overlap = T * np.sum(du * psi_2 * np.exp((T - 1) * log_psi_0))
-    four = T * psi_4 * np.exp((T - 1) * log_psi_0)
-    pairs = T * (T - 1) * psi_2**2 * np.exp((T - 2) * log_psi_0)
+    one_column = T * psi_4 * np.exp((T - 1) * log_psi_0)
+    two_columns = T * (T - 1) * psi_2**2 * np.exp((T - 2) * log_psi_0)
+    second_moment = np.sum(du * (one_column + two_columns)) / 6
     log_partition = -np.euler_gamma - u_lo - np.sum(du * np.exp(T * log_psi_0))
     entropy = log_partition - s**2 * (1 - overlap)
     cube = T * np.sum(du * psi_3 * np.exp((T - 1) * log_psi_0)) / 2
-    return RowStatistics(overlap, np.sum(du * (four + pairs)) / 6, log_partition, entropy, cube)
+    return RowStatistics(overlap, second_moment, log_partition, entropy, cube)
 
 
 def pair_overlap(s_1: float, s_2: float, r: float, T: float) -> float:
@@ -138,7 +139,7 @@ def pair_overlap(s_1: float, s_2: float, r: float, T: float) -> float:
     # The largest steps in u that resolve Phi_1: g_1 has width 1, the private component widens it.
     max_steps = [0.5 * max(1.0, 1.6 * s * private) for s in (s_1, s_2)]
     dz = min(0.5, *(step / max(s * shared, MIN_SPREAD) for step, s in zip(max_steps, (s_1, s_2))))
-    reach = int(np.ceil(8.5 / dz)) if shared else 0
+    reach = int(np.ceil(8.5 / dz)) if shared else 0  # the density of z is below 1e-16 beyond 8.5
     z = dz * np.arange(-reach, reach + 1)
     w = np.exp(-(z**2) / 2)
     w /= w.sum()
@@ -199,7 +200,7 @@ def _column_averages(u: np.ndarray, s: float, powers: tuple[int, ...]) -> list[n
 
 
 def _integration_range(s: float, T: float) -> tuple[float, float]:
-    """Returns the interval of u in which psi_0^T falls from 1 to 0."""
+    """Returns the interval of u in which psi_0^T falls from about 1 - e^{-19} to 1e-16."""
     log_T = np.log(T)
     if s < np.sqrt(2 * log_T):
         low = -(log_T + s**2 / 2 + 19)

@@ -69,6 +69,7 @@ def gradients(arch: Architecture, path: Trace) -> Gradients:
 
 
 def _through_block(arch, cells, block: BlockState, g_q, g_p):
+    # `mlp`, `attention` and `branch` are pairs (g_q, g_p).
     a2, m2 = arch.alpha_sa**2, arch.alpha_mlp**2
     if arch.parallel:
         mlp = _norm(arch, block.q, *_mlp(arch, block.q, block.p, g_q, g_p))
@@ -116,15 +117,15 @@ def _mlp(arch, q, p, g_q, g_p):
 
 
 def _attention(arch, cells: Cells, attention: AttentionState, g_q, g_p):
-    n, t = cells.count_K, cells.length_K
+    n, t = cells.count_K, cells.length_K  # positions in each cell, and positions that it sees
     # E[A_ts A_ts] and E[A_ts A_ts'] of one row, then E[A_ts A_us] and E[A_ts A_us'] of two rows.
     # The inner np.where avoids a division by 0 in entries that the outer one sets to 0.
     row_same = attention.y_q / t
     row_other = np.where(t > 1, (1 - attention.y_q) / np.where(t > 1, t * (t - 1), 1), 0)
     shorter = np.minimum(t[:, None], t[None])
     pair_same = attention.y_p / shorter
-    count = t[:, None] * t[None] - shorter
-    pair_other = np.where(count > 0, (1 - attention.y_p) / np.where(count > 0, count, 1), 0)
+    n_other = t[:, None] * t[None] - shorter
+    pair_other = np.where(n_other > 0, (1 - attention.y_p) / np.where(n_other > 0, n_other, 1), 0)
     # The number of tokens of cell k that see a given token of cell j.
     sees_KxJ = n[:, None] * cells.seen_KxJ / n[None]
     others = np.where(n > 1, n - 1, 0)
@@ -132,13 +133,13 @@ def _attention(arch, cells: Cells, attention: AttentionState, g_q, g_p):
     pairs_KxK = np.where(is_diagonal, n[:, None] * others, n[:, None] * n[None])
     # The probability that a token of cell k sees a given token of cell j, and that two tokens do.
     share = cells.seen_KxJ / n[None]
-    both = np.minimum(share[:, None], share[None])
+    both_see = np.minimum(share[:, None], share[None])
     weight = pairs_KxK * g_p
-    same = (row_same * g_q) @ sees_KxJ + np.einsum("kl,klj->j", weight * pair_same, both)
+    same = (row_same * g_q) @ sees_KxJ + np.einsum("kl,klj->j", weight * pair_same, both_see)
     within_row = np.minimum(share[:, :, None], share[:, None, :])
     other = np.sum((row_other * g_q * n)[:, None, None] * within_row, 0)
     other = other + share.T @ (weight * pair_other) @ share
-    # `same` is C, `other` is m, `cube` is Y_3 and `moment` is Y_4.
+    # In `attention`, `same` is C, `other` is m, `cube` is Y_3 and `moment` is Y_4.
     gap = np.maximum(attention.same - np.diagonal(attention.other), 0)
     slope = np.maximum(attention.y_q - 2 * attention.cube + attention.moment, 0)
     scores = arch.score_variance * gap * (gap + attention.n_q) * slope * g_q

@@ -1,4 +1,4 @@
-"""Groups of positions that one state represents, so that the cost is that of a few positions.
+"""Groups of positions that share one state: a long sequence costs as much as a few positions.
 
 Each of the first 8 positions is a cell; each later cell is a quarter as long as all cells before
 it. Two cells stand for two tokens at their middle positions. A bidirectional network is one cell.
@@ -44,6 +44,7 @@ def cells_of(length: int, causal: bool) -> Cells:
         edges.append(length if length - grown < 0.1 * length else grown)
     first, last = np.array(edges[:-1]) + 1.0, np.array(edges[1:], float)
     middle = (first + last) / 2
+    # A cell sees all of the cells that end before its middle, and its own positions up to there.
     full = np.where(last[None] <= middle[:, None], last - first + 1, 0)
     partial = np.where(np.eye(len(first), dtype=bool), middle - first + 1, 0)
     seen = np.where(partial > 0, partial, full)
@@ -111,6 +112,6 @@ def rotary_factors(cells: Cells, arch: Architecture):
     if n == 1:
         return rotary_K, rotary_K[:, None]
     between = np.abs(cells.length_K[:, None] - cells.length_K[None])
-    within = np.diag(cells.count_K / 3)
+    within = np.diag(cells.count_K / 3)  # mean distance of two positions of one cell
     rounded = np.minimum(np.round(between + within), longest - 1).astype(int)
     return rotary_K, share[rounded]

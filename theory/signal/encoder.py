@@ -69,7 +69,7 @@ def measure(
     rho0: float = 0.0,
     dtype: DTypeLike | None = None,
 ) -> Signal:
-    """Measures one random encoder with one random input for each key.
+    """For each key, measures one random encoder on one random input.
 
     Input tokens are random directions in `width` dimensions with mean cosine rho0; the cosines of
     pairs scatter by width^-1/2. Blocks are initialised one after another inside a scan, so that 60
@@ -98,7 +98,7 @@ def measure(
     strengths = {name: float(getattr(block, name)) for name in STRENGTHS}
     settings: dict[str, Any] = {"activation": block.activation}
     settings |= {"dtype": dtype, "param_dtype": dtype}
-    sizes = (0, T, width, depth, heads)
+    sizes = (0, T, width, depth, heads)  # the vocabulary is not used
     EncoderSpec(*sizes, **strengths, **settings)  # raises UserError for invalid values
     traced = {name: jnp.asarray(number, dtype) for name, number in strengths.items()}
     return _measure(keys, rho0, traced, EncoderSpec(*sizes, beta=0.0, **settings))

@@ -117,9 +117,8 @@ def _encoder(f: ConfigFields, length: int | None) -> Reading:
 
 
 def _decoder(f: ConfigFields, length: int | None) -> Reading:
-    """Reads a family that `jaxformer.load` reads, too, by the same table."""
-    numbers: Any = read_published({"vocab_size": 1} | f.values)
-    numbers = DEFAULTS | numbers
+    """Reads a decoder by the table with which `jaxformer.load` reads its family."""
+    numbers: Any = DEFAULTS | read_published({"vocab_size": 1} | f.values)
     if numbers["scale_by_layer"]:
         raise UserError(
             "scale_attn_by_inverse_layer_idx: True is not supported: the scale of the scores "
@@ -136,17 +135,17 @@ def _decoder(f: ConfigFields, length: int | None) -> Reading:
                 f"only some of the earlier tokens; --length {longest} is possible."
             )
     std, width, layers = numbers["init_std"], numbers["width"], numbers["layers"]
-    square: Any = _equal_deviations(std, width, numbers["heads"], numbers["head_width"])
+    matrices: Any = _equal_deviations(std, width, numbers["heads"], numbers["head_width"])
     if numbers["score_scale"]:
-        square["score_scale"] = numbers["score_scale"]
+        matrices["score_scale"] = numbers["score_scale"]
     if f.values["model_type"] == "gpt2":  # the last matrix of each branch is smaller
-        square |= dict.fromkeys(("std_o", "std_2"), std / math.sqrt(2 * layers))
+        matrices |= dict.fromkeys(("std_o", "std_2"), std / math.sqrt(2 * layers))
     std_embed = std * numbers["embed_scale"]
     if numbers["embed_width"]:  # a linear map of the same deviation follows
         std_embed *= std * numbers["embed_width"] ** 0.5
     rotary = numbers["rotary"] or {"width": 0, "base": 10_000.0}
     arch = Architecture(
-        **square,
+        **matrices,
         kv_heads=numbers["kv_heads"],
         layers=layers,
         mlp_width=numbers["mlp_width"],
@@ -259,10 +258,21 @@ LAYER_FIELDS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 PER_LAYER = ("layer_types", "no_rope_layers", "attention_types", "attention_layers")
 # The numbers of a network that a family's row may leave out, as in PretrainedSpec.
 DEFAULTS = {
-    **{"norm": "layer", "norm_at": "input", "qk_norm": "", "gated": False, "parallel": False},
-    **{"scale_by_layer": False, "alibi": False, "window": 0, "windowed": (), "score_scale": 0.0},
-    **{"embed_scale": 1.0, "embed_width": 0, "rotary": None, "rotated": ()},
-    **{"learned_positions": False},
+    "norm": "layer",
+    "norm_at": "input",
+    "qk_norm": "",
+    "gated": False,
+    "parallel": False,
+    "scale_by_layer": False,
+    "alibi": False,
+    "window": 0,
+    "windowed": (),
+    "score_scale": 0.0,
+    "embed_scale": 1.0,
+    "embed_width": 0,
+    "rotary": None,
+    "rotated": (),
+    "learned_positions": False,
 }
 ROTARY = "rotary positions count only by the share of a common direction that they preserve"
 SCALED = "rotary positions are not scaled for long texts"

@@ -28,7 +28,7 @@ def measure(
     repeat: float = 0.0,
     dtype: DTypeLike | None = None,
 ) -> tuple[Layers, Gradients]:
-    """Measures one random network with one random input for each key.
+    """For each key, measures one random network on one random input.
 
     Input tokens are the sum of an independent vector and a vector that all tokens share, with the
     variances of `arch.input_moments`. The loss is the inner product of the last layer with a random
@@ -90,14 +90,14 @@ def _measure(keys, q0, p0, spec: BlockSpec, layers: int, length: int, embed_norm
         out, pull_back, averages = jax.vjp(network, shifts, has_aux=True)
         (gradients_LxTxN,) = pull_back(jax.random.normal(draws[2], out.shape, spec.dtype))
         cosine, norm, overlap, entropy = averages
-        first = _stream_averages(x_1xTxN[0])
+        cosine_0, norm_0 = _stream_averages(x_1xTxN[0])
         rms_L = jnp.sqrt(jnp.mean(jnp.square(gradients_LxTxN), (1, 2)))
         return (
-            jnp.append(first[0][None], cosine),
-            jnp.append(first[1][None], norm),
+            jnp.append(cosine_0[None], cosine),
+            jnp.append(norm_0[None], norm),
             overlap,
             entropy,
-            jnp.append(rms_L, jnp.ones(1, rms_L.dtype)),  # of the output
+            jnp.append(rms_L, jnp.ones(1, rms_L.dtype)),  # the output's is 1
         )
 
     return jax.lax.map(measure_network, keys)

@@ -106,7 +106,8 @@ def critical_alpha(block: Block, depth: int, epsilon: float, overlaps: GridOverl
 
     n = len(column.beta)
     low, high = np.zeros(n), np.full(n, MAX_ALPHA)
-    always, never = has_collapsed(high[:, None])[:, 0], ~has_collapsed(low[:, None])[:, 0]
+    collapses_at_max = has_collapsed(high[:, None])[:, 0]
+    collapses_at_0 = has_collapsed(low[:, None])[:, 0]
     for _ in range(N_ROUNDS):
         part = (high - low) / N_PARTS
         collapsed_BxP = has_collapsed(low[:, None] + part[:, None] * np.arange(1, N_PARTS))
@@ -114,7 +115,7 @@ def critical_alpha(block: Block, depth: int, epsilon: float, overlaps: GridOverl
         first = np.where(collapsed_BxP.all(1), N_PARTS - 1, collapsed_BxP.argmin(1))
         low = low + part * first
         high = low + part
-    return np.where(always, np.inf, np.where(never, 0.0, high))
+    return np.where(collapses_at_max, np.inf, np.where(collapses_at_0, high, 0.0))
 
 
 def _chebyshev_coefficients(T: float) -> tuple[np.ndarray, np.ndarray]:

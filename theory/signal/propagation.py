@@ -185,7 +185,8 @@ def _critical_alpha(epsilon, block, depth, T, overlaps):
         return jnp.where(is_low, middle, low), jnp.where(is_low, high, middle)
 
     zero, largest = jnp.zeros_like(epsilon), jnp.full_like(epsilon, MAX_ALPHA)
-    always, never = has_collapsed(largest), ~has_collapsed(zero)
+    collapses_at_max, collapses_at_0 = has_collapsed(largest), has_collapsed(zero)
+    # 52 halvings reach the precision of float64.
     alpha = jax.lax.stop_gradient(jax.lax.fori_loop(0, 52, halve, (zero, largest))[1])
     # alpha keeps its value and gets the derivative of the implicit function rho_depth(alpha) =
     # 1 - epsilon: d alpha = (-d epsilon - d rho_depth) / (d rho_depth / d alpha).
@@ -195,7 +196,7 @@ def _critical_alpha(epsilon, block, depth, T, overlaps):
     slope = jax.lax.stop_gradient(jnp.where(slope < 0, slope, -1.0))
     miss = 1 - epsilon - cosine(alpha, block)
     alpha = alpha + (miss - jax.lax.stop_gradient(miss)) / slope
-    return jnp.where(always, jnp.inf, jnp.where(never, 0.0, alpha))
+    return jnp.where(collapses_at_max, jnp.inf, jnp.where(collapses_at_0, alpha, 0.0))
 
 
 def _step(block: Block, T: float | None, overlaps: str) -> Callable[[jax.Array], jax.Array]:

@@ -124,22 +124,22 @@ def _through_block(arch: Architecture, cells: Cells, q, p, rotary):
     a2, m2 = arch.alpha_sa**2, arch.alpha_mlp**2
     inner = branch_input(arch, q, p) if arch.pre_norm else (q, p)
     attention = _attention_state(arch, cells, *inner, rotary)
-    raw_q, raw_p = _attention_output(arch, cells, attention)
-    add_q, add_p = _branch_output(arch, raw_q, raw_p)
-    q_mlp, p_mlp = a2 * q + add_q, a2 * p + add_p
+    sa_q, sa_p = _attention_output(arch, cells, attention)
+    added_q, added_p = _branch_output(arch, sa_q, sa_p)
+    q_mlp, p_mlp = a2 * q + added_q, a2 * p + added_p
     if arch.parallel:
-        hidden_q, hidden_p = _mlp_output(arch, *inner)
-        state = q_mlp + hidden_q, p_mlp + hidden_p
-        return state, BlockState(q, p, q, p, state[0], attention, raw_q, hidden_q)
+        output_q, output_p = _mlp_output(arch, *inner)
+        state = q_mlp + output_q, p_mlp + output_p
+        return state, BlockState(q, p, q, p, state[0], attention, sa_q, output_q)
     middle = branch_input(arch, q_mlp, p_mlp)
-    hidden_q, hidden_p = _mlp_output(arch, *middle)
+    output_q, output_p = _mlp_output(arch, *middle)
     if arch.pre_norm:
-        end_q, end_p = _branch_output(arch, hidden_q, hidden_p)
-        state = m2 * q_mlp + end_q, m2 * p_mlp + end_p
-        return state, BlockState(q, p, q_mlp, p_mlp, state[0], attention, raw_q, hidden_q)
-    end_q, end_p = m2 * middle[0] + hidden_q, m2 * middle[1] + hidden_p
+        added_q, added_p = _branch_output(arch, output_q, output_p)
+        state = m2 * q_mlp + added_q, m2 * p_mlp + added_p
+        return state, BlockState(q, p, q_mlp, p_mlp, state[0], attention, sa_q, output_q)
+    end_q, end_p = m2 * middle[0] + output_q, m2 * middle[1] + output_p
     state = normalised(end_q, end_p, arch.eps)
-    return state, BlockState(q, p, q_mlp, p_mlp, end_q, attention, raw_q, hidden_q)
+    return state, BlockState(q, p, q_mlp, p_mlp, end_q, attention, sa_q, output_q)
 
 
 def branch_input(arch, q, p):
