@@ -1,9 +1,10 @@
-"""The five papers as data: what each table and figure claims, which runs test it, which rule.
+"""The five papers as data: what each table and figure claims, and which runs and rule test it.
 
     PAPERS["mixit"].items -> Item(name, claim, cells, rules, ..)
 
-The claims train and draw nothing. A rule was written before the first number of its cells was
-known, unless the item is marked `late`. See `experiments/ledger/rules.py` for the verdicts.
+Importing the claims trains and draws nothing. A rule was written before the first number of its
+cells was known, unless the item is marked `late`. See `experiments/ledger/rules.py` for the
+verdicts.
 """
 
 import functools
@@ -26,7 +27,7 @@ def with_items(paper: Paper, items: tuple[Item, ...]) -> Paper:
     return paper._replace(items=(*paper.items, *items))
 
 
-KNOWN = (
+_ALL_PAPERS = (
     with_items(MIXIT, (*claims_language.OF_VERSION_A, *claims_induction.OF_VERSION_A)),
     with_items(RANDOM_ATTENTION, claims_collapse.OF_VERSION_B),
     with_items(TWO_FAILURE_MODES, (*claims_initialisation.ITEMS, *claims_weight_laws.ITEMS)),
@@ -44,7 +45,7 @@ def __getattr__(name: str) -> dict[str, Paper]:
 
 @functools.cache
 def _checked_papers() -> dict[str, Paper]:
-    return {paper.key: checked(with_primary_rules(paper)) for paper in KNOWN}
+    return {paper.key: checked(with_primary_rules(paper)) for paper in _ALL_PAPERS}
 
 
 __all__ = ["PAPERS", "Cell", "Item", "Paper"]

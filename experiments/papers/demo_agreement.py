@@ -9,10 +9,10 @@ MIN_SHARE = 0.9  # of the networks that lie on the predicted side of the border
 
 def freezing(runs: Runs) -> bool:
     """Tests that frozen queries and keys are above a guess, and above fixed mixing."""
-    frozen, mixing = (number(runs, v, "accuracy") for v in ("frozen_qk", longest(runs, "mixit")))
-    return _is_above(frozen, Number(baseline(runs, "standard", "in_context_guess"))) and _is_above(
-        frozen, mixing
-    )
+    frozen = number(runs, "frozen_qk", "accuracy")
+    mixing = number(runs, longest(runs, "mixit"), "accuracy")
+    guess = Number(baseline(runs, "standard", "in_context_guess"))
+    return _is_above(frozen, guess) and _is_above(frozen, mixing)
 
 
 def stochastic_equation(runs: Runs) -> bool:

@@ -20,10 +20,10 @@ class Headline(NamedTuple):
     """The result of a paper in the demo, with the runs that show it."""
 
     paper: str  # a key of PAPERS
-    item: str  # "Table 2, retrieval"
+    item: str  # such as "Table 2, retrieval"
     parts: Mapping[str, Part]  # by the cell names that the sentence uses
     sentence: Callable[[sentences.Runs], str]
-    agrees: Callable[[sentences.Runs], bool] | None = None  # with the full run
+    agrees: Callable[[sentences.Runs], bool] | None = None  # whether the full run shows the same
 
     def seconds(self) -> float:
         return sum(part.seconds for part in self.parts.values())

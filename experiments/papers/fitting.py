@@ -1,4 +1,4 @@
-"""Short trainings inside a figure, by the training loop of every run, without a run folder."""
+"""Short trainings inside a figure, which use the training loop of all runs but no run folder."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

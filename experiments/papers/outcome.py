@@ -160,6 +160,7 @@ def root_mean_square(values: np.ndarray) -> float:
 
 
 def largest(values: np.ndarray) -> float:
+    """Returns the largest absolute value."""
     return float(np.abs(values).max())
 
 

@@ -1,7 +1,7 @@
 """Sentences about results with their numbers, for the demo, the page of results and litmus.py.
 
-A finding is a function of the runs of one table or figure, which are named as its cells. It raises
-KeyError if a run or a number is missing.
+The function of a sentence takes the runs of one table or figure, by the names of its cells. It
+raises KeyError if a run or a number is missing.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ class Finding(NamedTuple):
     """The sentence of a paper, and the table or figure whose runs it describes."""
 
     paper: str  # a key of PAPERS
-    item: str  # "Table 2, retrieval"
+    item: str  # such as "Table 2, retrieval"
     sentence: Callable[[Runs], str]
 
 
@@ -136,7 +136,7 @@ def noise(runs: Runs) -> str:
 
 
 def order_parameter(runs: Runs) -> str:
-    good, denoising, both = (
+    good, denoising, between = (
         number(runs, "sampled", f"U/{name}")
         for name in ("good,good", "denoising,denoising", "good,denoising")
     )
@@ -148,7 +148,7 @@ def order_parameter(runs: Runs) -> str:
         f"Averaged over the posterior of its weights (Bayesian), a network of width {width} "
         "subtracts the path that reads only noise (denoising) from the one that computes the "
         "answer (good): the order parameter, which weights pairs of paths, is "
-        f"{both} between them, below zero, and {good} for the good and {denoising} for the "
+        f"{between} between them, below zero, and {good} for the good and {denoising} for the "
         "denoising one. On this one data set the network classifies "
         f"{accuracy.percent()} % of new sequences, one of infinite width {100 * limit:.1f} %."
     )

@@ -19,7 +19,7 @@ from jaxformer.tasks.text import CausalText, transitions
 from jaxformer.training.metrics import over_seeds
 
 LAYERS = 2
-RULES = (("(embed|unembed|positions)/.*", "frozen"), (".*", "train"))
+PARTITION_RULES = (("(embed|unembed|positions)/.*", "frozen"), (".*", "train"))
 
 
 def measure_allocation(
@@ -47,14 +47,14 @@ def measure_allocation(
     if not totals or not multipliers:
         raise UserError("figure.totals and figure.multipliers must not be empty.")
     bigram = CausalText(text=text, window=window)
-    partition = Partition(RULES)
+    partition = Partition(PARTITION_RULES)
     spec = optim.SGD(momentum)
     tx = optim.optimizer(partition, {"train": spec}, 0.0, optim.schedule("constant", steps, 0))
     shares = [mlp_share(multiplier) for multiplier in multipliers]
     outcome = Outcome()
     best = np.full((len(totals), len(multipliers), n_seeds), np.nan)
     for i, total in enumerate(totals):
-        baseline_S = best[i, 0]
+        baseline_S = best[i, 0]  # a view, which the first multiplier fills
         for j, multiplier in enumerate(multipliers):
             model = recall(
                 vocab_size=bigram.vocab_size,

@@ -39,15 +39,16 @@ def make_log_probabilities(
       batch_size: Prompts in one step.
 
     Returns:
-      log_probabilities(cut, path): (B, V), for parameters that differ from `params` at `path` only.
+      log_probabilities(changed, path): (B, V), for parameters `changed`, which differ from `params`
+      at `path` only.
     """
     parts = next_token.split(prompts, batch_size)
     if isinstance(model, Pretrained):
         return Blockwise(model, params, parts).log_probabilities
 
-    def log_probabilities(cut: Any, path: str) -> np.ndarray:
+    def log_probabilities(changed: Any, path: str) -> np.ndarray:
         return next_token.join(
-            (start, next_token.log_probabilities(model, cut, part)) for start, part in parts
+            (start, next_token.log_probabilities(model, changed, part)) for start, part in parts
         )
 
     return log_probabilities
@@ -61,21 +62,23 @@ class Blockwise:
         # No stream is computed yet: a block above all others makes `_move_to` start at the tokens.
         self.block, self.streams = model.spec.layers + 1, []
 
-    def log_probabilities(self, cut: Any, path: str) -> np.ndarray:
+    def log_probabilities(self, changed: Any, path: str) -> np.ndarray:
         programs, first = _programs(self.model), self._first_changed_block(path)
         if first is not None:
             self._move_to(first)
         return next_token.join(
-            (start, np.asarray(self._part(programs, cut, first, i)))
+            (start, np.asarray(self._part_log_probabilities(programs, changed, first, i)))
             for i, (start, _) in enumerate(self.parts)
         )
 
-    def _part(self, programs: "Programs", cut: Any, first: int | None, i: int) -> jax.Array:
+    def _part_log_probabilities(
+        self, programs: "Programs", changed: Any, first: int | None, i: int
+    ) -> jax.Array:
         tokens_BxT, ends_Bx1, *_ = self.parts[i][1]
-        h = programs.enter(cut, tokens_BxT) if first is None else self.streams[i]
+        h = programs.enter(changed, tokens_BxT) if first is None else self.streams[i]
         for block in range(first or 0, self.model.spec.layers):
-            h = programs.advance(cut, cut[f"block_{block}"], tokens_BxT, h)
-        return programs.leave(cut, tokens_BxT, ends_Bx1, h)
+            h = programs.advance(changed, changed[f"block_{block}"], tokens_BxT, h)
+        return programs.leave(changed, tokens_BxT, ends_Bx1, h)
 
     def _first_changed_block(self, path: str) -> int | None:
         """Returns the first block that a change at `path` reaches; None if it is the embedding."""

@@ -5,7 +5,8 @@ whose cut gives the highest ratio P(right) / P(the). It is judged on the other h
 prompt is judged by a cut that was chosen without it. Two more measurements explain the last block:
 what the logit lens reads before it, and its direct contribution to the logits.
 
-The margin of a prompt is logit(right word) - logit(" the").
+The margin of a prompt is logit(right word) - logit(" the"). B is the axis of prompts, and C that of
+the full model and its L cuts, one at each block.
 """
 
 from typing import Any
@@ -73,7 +74,10 @@ def measure_chosen_layer(
 def probabilities_of_cuts(
     model: Any, params: Any, prompts: PromptBatch, the: int, fraction: float
 ) -> np.ndarray:
-    """Returns P(right) and P(the) after each prompt, (1 + L, 2, B): full, and cut at each block."""
+    """Returns P(right) and P(the) after each prompt, (C, 2, B): full, then cut at each block.
+
+    `the` is the token of " the".
+    """
     log_probabilities = blockwise.make_log_probabilities(model, params, prompts, BATCH_SIZE)
     tokens_Bx2 = np.stack([prompts.targets_B, np.full(len(prompts.targets_B), the)], 1)
 

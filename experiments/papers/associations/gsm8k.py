@@ -52,12 +52,12 @@ def measure_gsm8k(
     dtype: str,
 ) -> Outcome:
     """Measures the accuracy of the full and of the cut model, and their difference by question."""
-    rows, shown = read(test)[: questions or None], _shots(train, shots)
+    rows, examples = read(test)[: questions or None], _shots(train, shots)
     settings = {
         "source": source,
         "revision": revision,
         "files": published.files_of(source, revision),
-        "texts": fingerprint([*shown, *rows]),
+        "texts": fingerprint([*examples, *rows]),
         "matrix": matrix,
         "fraction": fraction,
         "new_tokens": new_tokens,
@@ -75,23 +75,24 @@ def measure_gsm8k(
             weights = params if which == "whole" else surgery.laser(params, matrix, fraction)
             for start in range(0, len(missing), at_once):
                 batch = missing[start : start + at_once]
-                texts = [prompt(shown, rows[i]["question"]) for i in batch]
+                texts = [prompt(examples, rows[i]["question"]) for i in batch]
                 given = answers(model, weights, tokenizer, texts, new_tokens, at_once)
                 for i, answer in zip(batch, given):
                     right = is_right(answer, rows[i]["answer"])
                     row = {"which": which, "question": i, "right": right, "said": answer}
                     done[which, i] = row
                     row_file.append(row)
-    right = {
+    right_by_version = {
         which: np.array([done[which, i]["right"] for i in range(len(rows))], float)
         for which in VERSIONS
     }
     metrics = {
-        "accuracy": over_seeds(right["whole"]),
-        "accuracy_cut": over_seeds(right["cut"]),
-        "accuracy_gain": over_seeds(right["cut"] - right["whole"]),
+        "accuracy": over_seeds(right_by_version["whole"]),
+        "accuracy_cut": over_seeds(right_by_version["cut"]),
+        "accuracy_gain": over_seeds(right_by_version["cut"] - right_by_version["whole"]),
     }
-    return Outcome({f"right/{which}": values for which, values in right.items()}, metrics)
+    arrays = {f"right/{which}": values for which, values in right_by_version.items()}
+    return Outcome(arrays, metrics)
 
 
 def check_gsm8k(
@@ -153,7 +154,7 @@ def read(file: str) -> list[dict[str, str]]:
 
 
 def fingerprint(rows: Sequence[dict[str, str]]) -> str:
-    """Returns a hash of shots and questions: cached answers to other ones are not used."""
+    """Returns a hash of shots and questions, so that only answers to the same texts are reused."""
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
 
 

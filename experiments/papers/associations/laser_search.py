@@ -1,7 +1,7 @@
 """A search for the best cut (LASER): scores many weight matrices at many ranks, and resumes.
 
-Each matrix has one SVD, and blocks below it are computed once for all its ranks (`blockwise`). Each
-row is appended to rows.jsonl as soon as it is known. A second call skips the rows of the file.
+For all ranks of a matrix its SVD and the blocks below it are computed once (`blockwise`). Each row
+is appended to rows.jsonl as soon as it is known. A second call skips the rows of the file.
 
 The best layer for a kind of matrix is chosen on one half of the prompts and reported on the other.
 """
@@ -88,7 +88,7 @@ def rank_value(scores: dict[str, Any], sort: str) -> float:
         is -log P(against).
     """
     if scores.get("p_target") is None and scores.get("p_against") is None:
-        return -math.inf
+        return -math.inf  # the logits were not finite
     if sort == "target":
         return scores["log_p_target"]
     against = math.log(max(scores["p_against"], MIN_PROBABILITY))

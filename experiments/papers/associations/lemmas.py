@@ -90,9 +90,9 @@ def _theorem_1(key, alpha, delta, sizes: Sizes) -> list[Row]:
             if name == "as proved":
                 fewer = samples // FEWER_SAMPLES
                 margins_of_few = one_step.measure(key, N, T, fewer, alpha, inputs, trials)
-                wider = np.abs(np.asarray(getattr(margins_of_few, part)) - printed).max()
+                gap_of_few = np.abs(np.asarray(getattr(margins_of_few, part)) - printed).max()
                 statement += f" at m/{FEWER_SAMPLES} over that at m"
-                rows.append(Row(statement, ">", 1.0, float(wider / gap)))
+                rows.append(Row(statement, ">", 1.0, float(gap_of_few / gap)))
     return rows
 
 
@@ -120,8 +120,8 @@ def _lemmas_d(key, alpha, delta, sizes: Sizes) -> list[Row]:
     gradients = one_step.measure_first_gradients(key, N, T, alpha, samples, trials)
     lemmas = (one_step.lemma_d1(N, alpha), one_step.lemma_d2(N, T, alpha))
     rows = []
-    for pairs, (name, values, lemma) in enumerate(zip(("D.1", "D.2"), gradients, lemmas), 1):
-        bound = np.asarray(one_step.allowed(lemma, N, samples, delta, pairs))
+    for indices, (name, values, lemma) in enumerate(zip(("D.1", "D.2"), gradients, lemmas), 1):
+        bound = np.asarray(one_step.allowed(lemma, N, samples, delta, indices))
         means = {"": lemma.mean}
         if name == "D.1":  # the printed mean of the noise lacks its 1/(N+1)
             means[", with the exact mean"] = lemma.mean + jnp.array([1 / (N + 1), 0.0])
@@ -147,12 +147,14 @@ def _assumption(alpha, sizes: Sizes) -> list[Row]:
     matrices = value_matrix(ordering_N, 8 * ordering_N, alpha, setting)
     largest = max(jnp.abs(V[-1]).max() for V in matrices)
     rows = [Row("Assumption F.1 (2): gradient of the noise's row", "<", 1e-12, float(largest))]
+    # -mu(j,j) N^2 = a^2 - 3 a + 1 changes its sign at a = 0.382.
     for a, kind in ((0.37, ">"), (0.39, "<")):
         diagonal = -float(one_step.first_step_table(N, T, a).mean[-1]) * N**2
         name = f"Assumption F.1 (4), alpha = {a:g}: -mu(j,j) N^2"
         rows.append(Row(name, kind, 0.0, diagonal))
     signs = -np.asarray(one_step.first_step_table(N, T, alpha).mean) > 0
     right = sum(sign == (case in POSITIVE_IN_25) for case, sign in zip(TABLE_3, signs))
+    # All 10 signs must be right.
     return [*rows, Row("(25): projections of the printed sign", ">", 9.5, float(right))]
 
 

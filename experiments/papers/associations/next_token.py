@@ -41,9 +41,9 @@ def split(batch: PromptBatch, size: int) -> list[tuple[int, PromptBatch]]:
     Returns:
       For each part the index of its first prompt, and the part.
     """
-    number = len(batch.tokens_BxT)
-    size = min(size, number)
-    starts = [min(start, number - size) for start in range(0, number, size)]
+    n_prompts = len(batch.tokens_BxT)
+    size = min(size, n_prompts)
+    starts = [min(start, n_prompts - size) for start in range(0, n_prompts, size)]
     return [(start, batch.part(start, start + size)) for start in starts]
 
 

@@ -8,6 +8,7 @@ its files are unchanged.
 
 import hashlib
 import json
+import math
 import os
 import tempfile
 from collections.abc import Sequence
@@ -79,7 +80,7 @@ def measure_published(
     with jax.enable_x64(False):
         for i, revision in enumerate(revisions):
             key = (revision, files[revision])
-            if key not in cached:
+            if key not in cached:  # i draws other weights for each revision of a tiny model
                 cached[key] = _measure_revision(source, revision, i, settings) | {
                     "files": files[revision]
                 }
@@ -256,8 +257,11 @@ def draw_published(arrays, prompt: str, matrix: str, fractions: Sequence[float])
     """
     steps = arrays["steps"]
     figure, (left, right) = plots.row(2, (plots.PAGE, 2.0))
-    is_trajectory, n = len(steps) > 1, max(len(fractions), 1)
-    markers = MARKERS[: -(-(arrays["p_target"].shape[1] - 1) // n)]
+    is_trajectory = len(steps) > 1
+    # Column 0 of an array is the full model; each matrix then has `per_matrix` columns.
+    per_matrix = max(len(fractions), 1)
+    n_matrices = math.ceil((arrays["p_target"].shape[1] - 1) / per_matrix)
+    markers = MARKERS[:n_matrices]
     for axis, kind in ((left, "p_"), (right, "rank_")):
         names = sorted(name for name in arrays if name.startswith(kind))
         for colour, name in zip(plots.cycle(len(names)), names):
@@ -268,9 +272,9 @@ def draw_published(arrays, prompt: str, matrix: str, fractions: Sequence[float])
                 if values.shape[1] > 1:
                     axis.plot(x, values[:, 1], "--", color=colour, label=f"{label}, cut")
                 continue
-            for k, start in enumerate(range(1, values.shape[1], n)):
-                marker = f"{MARKERS[k % len(MARKERS)]}-"
-                axis.plot([*fractions], values[0, start : start + n], marker, color=colour)
+            for k, start in enumerate(range(1, values.shape[1], per_matrix)):
+                marker, stop = f"{MARKERS[k % len(MARKERS)]}-", start + per_matrix
+                axis.plot([*fractions], values[0, start:stop], marker, color=colour)
             axis.axhline(values[0, 0], color=colour, linestyle=":", label=label)
         axis.set_xlabel("training step" if is_trajectory else "share of the rank that is kept")
         if is_trajectory:

@@ -1,6 +1,7 @@
 """The callback that probes recall models during training, and the result of the finished run.
 
-M is the axis of members, T that of tokens.
+M is the axis of members, T that of tokens. `halves` are the trainable and the frozen parameters of
+all members, which `Partition.merge` joins to the parameters of one model.
 """
 
 import dataclasses

@@ -9,6 +9,7 @@ from experiments.papers import plots
 from experiments.papers.associations.recall_summary import LAST_PROBES
 
 BLUE, RED, *_, BLACK = plots.COLOURS
+# Labels and colours of the tokens with code 0, 1 and 2 in the array attention/follows.
 ROLES = (
     ("other tokens", "0.7"),
     ("the answer, after a trigger", BLUE),
@@ -86,9 +87,10 @@ def training(settings, alpha: float, arrays, title: str = "", caption: str = "")
 
 
 def layers(arrays):
-    """Draws the probabilities of answer and noise after training, with and without F layers.
+    """Draws the probabilities of answer and noise, with and without feed-forward layers.
 
-    The versions are the full model, that without its first and that without its last F.
+    The versions of a trained network are the full model, the model without its first feed-forward
+    layer, and the model without its last one.
 
     Returns:
       The figure, or None for a model without feed-forward layers.
@@ -142,8 +144,8 @@ def _cuts(axis, patterns, fractions, arrays) -> None:
 
 def attention(settings, arrays):
     """Draws Figure 4: attention from the last trigger of one noisy sequence, in the last layer."""
-    ends = [step for step in arrays["attention/steps"] if step]
-    weights = arrays["attention/weights"][[*arrays["attention/steps"]].index(ends[0]) :]
+    is_end = arrays["attention/steps"] > 0  # step 0 is not the end of a phase
+    ends, weights = arrays["attention/steps"][is_end], arrays["attention/weights"][is_end]
     figure, axes = plots.grid(len(ends), 1, (plots.PAGE, 1.6 * len(ends)), sharex=True, sharey=True)
     follows_T, query = arrays["attention/follows"], int(arrays["attention/query"])
     visible_T = np.arange(len(follows_T)) <= query
@@ -157,13 +159,16 @@ def attention(settings, arrays):
         begin, phase = settings.pretrain_steps, "trained on noisy data"
         if begin:
             phase = "trained on clean data" if step == begin else "then on noisy data"
-        on = [row_T[follows_T == role].sum() for role in (1, 2)]
+        on_answer, on_noise = (row_T[follows_T == role].sum() for role in (1, 2))
         axis.set(ylabel="attention")
-        plots.set_title(axis, f"{phase}: {on[0]:.2f} on the answer, {on[1]:.2f} on the noise")
+        plots.set_title(
+            axis, f"{phase}: {on_answer:.2f} on the answer, {on_noise:.2f} on the noise"
+        )
     axes[-1, 0].set_xlabel("position in the sequence")
     seeds = f"Mean of {arrays['kept'].size} seeds" if arrays["kept"].size > 1 else "One seed"
     title = (
-        f"The last trigger attends with {on[0]:.2f} to the answer, with {on[1]:.2f} to the noise"
+        f"The last trigger attends with {on_answer:.2f} to the answer, with {on_noise:.2f} to the "
+        "noise"
     )
     plots.add_finding(figure, title, f"{seeds}, one sequence; the query is at {query}.", axes[0, 0])
     return figure
@@ -223,11 +228,12 @@ def _versions(curves) -> dict[str, str]:
     prefix = "_without_f"
     layers = [int(e.removeprefix(prefix)) for e in endings if e.startswith(prefix)]
     dropped = [f"{prefix}{layer}" for layer in sorted(layers, reverse=True)]
-    labels = {"": "full model"} | {e: f"without {e[9:].upper()}" for e in dropped[:2]}
+    labels = {"": "full model"}
+    labels |= {e: f"without {e.removeprefix('_without_').upper()}" for e in dropped[:2]}
     if len(dropped) > 2:  # in the deep models of synthetic IOI the paper drops the last F only
         labels.pop(dropped[1])
-    cuts = {e: f"F2 cut to {e[4:]} of the rank" for e in endings if e.startswith("_at_")}
-    return labels | cuts
+    fractions = {e: e.removeprefix("_at_") for e in endings if e.startswith("_at_")}
+    return labels | {e: f"F2 cut to {share} of the rank" for e, share in fractions.items()}
 
 
 def _final_probabilities(alpha: float, curves, averaged, versions) -> str:

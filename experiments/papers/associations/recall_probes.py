@@ -123,9 +123,10 @@ class ShownQuery(NamedTuple):
 
 
 def query_to_show(task, noisy: Batch) -> ShownQuery:
-    """Chooses the held-out sequence whose last scored query attends to most of ybar and the noise.
+    """Chooses the held-out sequence with the most followers of the trigger, for Figure 4.
 
-    Sequences are compared by the smaller of the two counts before that query.
+    The followers are the answer ybar and the noise. Sequences are compared by the smaller of the
+    two counts before the last scored query.
     """
     scored_BxT, T = np.asarray(noisy.weights) > 0, noisy.inputs.shape[1]
     query_B = T - 1 - scored_BxT[:, ::-1].argmax(1)
@@ -134,7 +135,8 @@ def query_to_show(task, noisy: Batch) -> ShownQuery:
     target_B, noise_B = target_BxT.sum(1), noise_BxT.sum(1)
     # If ybar is a trigger itself, every trigger follows a trigger: such a sequence comes last.
     clear_B = ~(target_BxT & np.isin(noisy.inputs, task.trigger_tokens)).any(1) & scored_BxT.any(1)
-    # In synthetic IOI the noise follows no trigger of the context, so that ybar decides.
+    # In synthetic IOI the noise follows no trigger of the context, so that ybar decides. The last
+    # key of lexsort is the first to decide.
     best = int(np.lexsort((target_B, np.minimum(target_B, noise_B), clear_B))[-1])
     return ShownQuery(np.asarray(noisy.inputs[best]), int(query_B[best]))
 

@@ -67,12 +67,13 @@ def late_changes(steps_S, curves_SxM, begin: int) -> dict[str, np.ndarray]:
         if name.startswith("p_correct_without_"):
             part = name.removeprefix("p_correct_without_")
             curves[f"p_correct_gain_without_{part}"] = values - curves_SxM["p_correct"]
-    before = int((steps_S <= steps_S[-1] - (steps_S[-1] - begin) / 4).sum())
-    first = before - LAST_PROBES
-    if first < 0 or len(steps_S) - before < LAST_PROBES:
+    stop = int((steps_S <= steps_S[-1] - (steps_S[-1] - begin) / 4).sum())
+    start = stop - LAST_PROBES
+    if start < 0 or len(steps_S) - stop < LAST_PROBES:
         return {}
+    # The probes start .. stop - 1 are the last ones before the last quarter.
     return {
-        f"late_change/{name}": values[-LAST_PROBES:].mean(0) - values[first:before].mean(0)
+        f"late_change/{name}": values[-LAST_PROBES:].mean(0) - values[start:stop].mean(0)
         for name, values in curves.items()
     }
 
@@ -112,11 +113,15 @@ def summary_of_cuts(cuts, fractions: Sequence[float]) -> dict[str, np.ndarray]:
     if 1.0 not in fractions:
         return {}
     numbers, full = {}, fractions.index(1.0)
-    effects = (("p_correct_gain", 1), ("p_noise_drop", -1), ("loss_drop", -1))
+    effects = (
+        ("p_correct_gain", "p_correct", 1),
+        ("p_noise_drop", "p_noise", -1),
+        ("loss_drop", "loss", -1),
+    )
     for pattern, cut in cuts.items():
         for k, fraction in enumerate(fractions):
-            for effect, sign in effects:
-                values_MxF = np.asarray(cut[effect.rsplit("_", 1)[0]])
+            for effect, probe, sign in effects:
+                values_MxF = np.asarray(cut[probe])
                 if k != full:
                     effect_M = sign * (values_MxF[:, k] - values_MxF[:, full])
                     numbers[f"{effect}/{pattern}@{fraction:g}"] = effect_M

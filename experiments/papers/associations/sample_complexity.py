@@ -37,6 +37,7 @@ def measure_samples(
       seed: The seed of the first sample.
       n_seeds: The number of independent thresholds.
     """
+    # The measured margin over the printed one.
     share_LxNxMxS = np.empty((len(LAYERS), len(vocabularies), len(samples), n_seeds))
     for i, N in enumerate(vocabularies):
         for j, m in enumerate(samples):

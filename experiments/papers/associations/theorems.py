@@ -152,6 +152,7 @@ def _theorem_2(alpha, N) -> list[Row]:
 
 def _recursion(alpha) -> list[Row]:
     N, rows = 1000, []
+    # The paper's bound on eta prevents an overshoot for alpha <= 1/2 only.
     for a in (alpha, 0.7):
         eta = 1 / (a * (1 - a))
         path, limit = one_step.noise_recursion(eta, a, N, 2000)
@@ -165,10 +166,11 @@ def _recursion(alpha) -> list[Row]:
         distance = max(float(path.max()) - limit, abs(float(path[-1]) - limit))
         name = f"B.3: overshoot or distance at the end, {share:g} of that eta"
         rows.append(Row(name, 0.0, 0.0, distance, HOLDS if distance < ROUNDING else FAILS))
-    matrices = one_step.noise_matrices(128, 1024, alpha)
-    c = (alpha - 1 / 129) / 128
-    expected = c * (alpha - 1) * alpha / 128 * (1 - alpha / 128)
-    numbers = (128**2 * x for x in (expected, expected, float(matrices.B_noise)))
+    N = 128
+    matrices = one_step.noise_matrices(N, 8 * N, alpha)
+    c = (alpha - 1 / (N + 1)) / N
+    expected = c * (alpha - 1) * alpha / N * (1 - alpha / N)
+    numbers = (N**2 * x for x in (expected, expected, float(matrices.B_noise)))
     rows.append(_judge("B.3: B on tau, x N^2", numbers, 0.1))
     return rows
 
@@ -245,10 +247,10 @@ def measure_random_embeddings(
     for d in dimensions:
         losses = [random_embedding(key, record, alpha, n, d, learning_rate, ranks) for key in keys]
         arrays[f"d={d}"] = losses_SxLxR = np.stack([np.asarray(loss) for loss in losses])
-        for i, name in enumerate(_names(ranks)):
+        for i, name in enumerate(_rank_labels(ranks)):
             metrics[f"loss/d={d}/{name}"] = over_seeds(losses_SxLxR[:, -1, i])
         if n - 1 in ranks:
-            wins_S = _wins(losses_SxLxR, ranks.index(n - 1))
+            wins_S = _ends_below_full(losses_SxLxR, ranks.index(n - 1))
             metrics[f"share with rank {n - 1} below full/d={d}"] = over_seeds(wins_S)
     return Outcome(arrays, metrics)
 
@@ -260,13 +262,13 @@ def draw_random_embeddings(
     below = []
     for axis, d in zip(axes, dimensions, strict=True):
         values = arrays[f"d={d}"]
-        for i, (colour, name) in enumerate(zip(plots.COLOURS, _names(ranks))):
+        for i, (colour, name) in enumerate(zip(plots.COLOURS, _rank_labels(ranks))):
             low, middle, high = np.quantile(values[:, :, i], (0.25, 0.5, 0.75), axis=0)
             plots.band(axis, arrays["steps"], low, middle, high, colour, name)
         axis.axhline(-np.log(1 - alpha), color="0.5", ls=":", label=r"$-\ln(1 - \alpha)$")
         axis.set(xscale="log", yscale="log", xlabel="gradient step", title=f"d = {d}")
         if n - 1 in ranks:
-            share = _wins(values, ranks.index(n - 1)).mean()
+            share = _ends_below_full(values, ranks.index(n - 1)).mean()
             below.append(f"{100 * share:.0f} % of the draws at d = {d}")
     axes[0].set_ylabel("loss on pure labels (nats)")
     plots.add_finding(
@@ -278,10 +280,10 @@ def draw_random_embeddings(
     return figure
 
 
-def _names(ranks) -> list[str]:
+def _rank_labels(ranks) -> list[str]:
     return [*(f"rank {k}" for k in ranks), "full"]
 
 
-def _wins(losses_SxLxR: np.ndarray, rank: int) -> np.ndarray:
+def _ends_below_full(losses_SxLxR: np.ndarray, rank: int) -> np.ndarray:
     """Returns 1 for each draw in which the cut memory ends below the full one, else 0, (S,)."""
     return (losses_SxLxR[:, -1, rank] < losses_SxLxR[:, -1, -1]) * 1.0

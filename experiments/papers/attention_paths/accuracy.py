@@ -36,34 +36,35 @@ def measure_accuracy(
         path_sets[" + ".join(COMBINED)] = COMBINED
     path_sets |= {name: (name,) for name in names[1:]}
     limits = np.zeros((len(path_sets), n_sets))
-    theory, sampled = np.zeros((2, n_sets, len(widths))), np.zeros((n_sets, len(sampled_widths)))
+    theory, action = np.zeros((2, n_sets, len(widths)))
+    sampled = np.zeros((n_sets, len(sampled_widths)))
     chains: dict[str, Any] = {}
     for i, data in enumerate(examples):
         for k, paths in enumerate(path_sets.values()):
             limits[k, i] = data.accuracy_at(data.only(*paths), temperature)
         for k, width in enumerate(widths):
             solved = data.solve(width, temperature)
-            theory[:, i, k] = data.accuracy_at(solved.U, temperature), solved.action
+            theory[i, k], action[i, k] = data.accuracy_at(solved.U, temperature), solved.action
         for k, width in enumerate(sampled_widths):
             posterior = _sample(data, width, temperature, draws, warmup, sets.seed + i)
             sampled[i, k] = data.accuracy(posterior.mean(data.attentioned_test))
             chains[f"N={width}, dataset {i}"] = posterior.diagnostics
 
-    arrays = {"widths": widths, "accuracy": theory[0], "action": theory[1]}
+    arrays = {"widths": widths, "accuracy": theory, "action": action}
     arrays |= {"sampled_widths": sampled_widths, "accuracy_sampled": sampled}
     arrays |= {"alone": [*path_sets], "accuracy_alone": limits}
     outcome = Outcome(arrays, {}, {"chance": sets.chance(examples)}, chains)
-    outcome.grid("accuracy/N={}", theory[0].T, widths)
+    outcome.grid("accuracy/N={}", theory.T, widths)
     for width, values in zip(sampled_widths, sampled.T):
         of_width = {name: x for name, x in chains.items() if name.startswith(f"N={width},")}
         numbers = {f"accuracy_sampled/N={width}": values}
         if width in widths:
-            gaps = values - theory[0][:, list(widths).index(width)]
+            gaps = values - theory[:, list(widths).index(width)]
             numbers[f"accuracy_sampled_minus_theory/N={width}"] = gaps
         for name, by_set in numbers.items():
             mean = over_seeds(by_set)
             outcome.metrics[name] = mean._replace(sem=_trusted_error(mean.sem, of_width))
-    outcome.grid("action/N={}", theory[1].T, widths)
+    outcome.grid("action/N={}", action.T, widths)
     outcome.grid("accuracy/{}", limits, path_sets)
     return outcome
 
@@ -89,12 +90,12 @@ def draw_accuracy(arrays, widths: Sequence[int], sampled_widths: Sequence[int]):
         axis.annotate(text, (1.02, height), xycoords=("axes fraction", "data"), **look)
     axis.set(xscale="log", xlabel="width N", ylabel="test accuracy")
     best, limit = int(theory.mean(0).argmax()), limits_by_paths["GP limit"]
-    top = theory[:, best].mean()
-    verb = "beats" if top > limit else "does not beat"
+    best_accuracy = theory[:, best].mean()
+    verb = "beats" if best_accuracy > limit else "does not beat"
     adversarial = " a1, a2: adversarial paths." if "a1" in limits_by_paths else ""
     plots.add_finding(
         figure,
-        f"Finite width {verb} the GP limit: {100 * top:.1f} % at N = {widths[best]}, "
+        f"Finite width {verb} the GP limit: {100 * best_accuracy:.1f} % at N = {widths[best]}, "
         f"{100 * limit:.1f} % at infinity",
         problem.data_sets_phrase(len(theory)).capitalize() + adversarial,
         axis,
@@ -103,6 +104,7 @@ def draw_accuracy(arrays, widths: Sequence[int], sampled_widths: Sequence[int]):
 
 
 def check_order_parameter(draws: int) -> None:
+    """Raises unless the draws are equally many in each chain, and enough for its diagnostics."""
     least = CHAINS * MIN_DRAWS
     if draws % CHAINS or draws < least:
         raise UserError(
@@ -157,16 +159,21 @@ def draw_order_parameter(arrays, widths: Sequence[int]):
     plots.add_colour_bar(figure, image, axes, "entry of the order parameter", aspect=40)
     narrow, wide = (shown["theory", n] for n in (min(widths), max(widths)))
     first, second = np.argsort(-np.diagonal(narrow))[:2]
-    correlation, rest = problem.correlation(narrow, first, second), np.diagonal(wide)
-    others = "; a1, a2 are adversarial: they lead to the wrong class" * ("a1" in names)
+    correlation, wide_U = problem.correlation(narrow, first, second), np.diagonal(wide)
+    caption = (
+        "One data set, one colour scale. V V'/n has the mean U where tokens' size n is far above N."
+    )
+    if "good" in names:
+        adversarial = "a1, a2 are adversarial: they lead to the wrong class"
+        others = f"; {adversarial}" if "a1" in names else ""
+        caption += f" good computes the label, denoising sees its noise{others}."
     plots.add_finding(
         figure,
         f"In theory the network of N = {min(widths)} uses the paths {names[first]} (U = "
         f"{narrow[first, first]:.1f}) and {names[second]} ({narrow[second, second]:.1f}), with "
         f"correlation {correlation:.2f}; at N = {max(widths)} all paths count about alike "
-        f"({rest.min():.2f} to {rest.max():.2f})",
-        "One data set, one colour scale. V V'/n has the mean U where tokens' size n is far above N."
-        + f" good computes the label, denoising sees its noise{others}." * ("good" in names),
+        f"({wide_U.min():.2f} to {wide_U.max():.2f})",
+        caption,
     )
     return figure
 
@@ -175,7 +182,7 @@ def measure_robustness(
     designs: Sequence[str], widths: Sequence[int], noises: Sequence[float], sets: Datasets
 ) -> Outcome:
     """Measures accuracy and the correlation of two paths against the perpendicular noise."""
-    lines = _lines(widths)
+    lines = _line_labels(widths)
     accuracies = np.zeros((len(designs), len(lines), len(noises), sets.n_seeds))
     correlations = np.zeros((len(designs), len(widths), len(noises), sets.n_seeds))
     for d, k in np.ndindex(len(designs), len(noises)):
@@ -195,7 +202,7 @@ def measure_robustness(
 def draw_robustness(arrays, designs: Sequence[str], widths: Sequence[int], noises: Sequence[float]):
     size, shared = (plots.PAGE, 3.8), {"sharex": True, "sharey": "row"}
     figure, axes = plots.grid(2, len(designs), size, **shared)
-    lines = _lines(widths)
+    lines = _line_labels(widths)
     for d, (design, (top, bottom)) in enumerate(zip(designs, axes.T, strict=True)):
         accuracies, correlations = arrays["accuracy"][d], arrays["correlation"][d]
         by_line = dict(zip(lines, accuracies.swapaxes(1, 2), strict=True))
@@ -226,7 +233,7 @@ def draw_robustness(arrays, designs: Sequence[str], widths: Sequence[int], noise
     return figure
 
 
-def _lines(widths: Sequence[int]) -> list[str]:
+def _line_labels(widths: Sequence[int]) -> list[str]:
     return ["good alone", "GP limit", *(f"N={n}" for n in widths)]
 
 

@@ -1,4 +1,4 @@
-"""Claims about the hidden Markov task as comparisons on the same data, over many data sets.
+"""Measures gains on the hidden Markov task as differences on the same data, over many data sets.
 
 The order parameter U = 1 on some paths and 0 on the others is the GP limit with these paths only.
 """
@@ -19,14 +19,14 @@ NARROW, WIDE = 10, 1000  # widths N
 
 def measure_datasets(designs: Sequence[str], noises: Sequence[float], sets: Datasets) -> Outcome:
     """Measures gains in accuracy, entries of U and kernel alignment, as means over data sets."""
-    of_four_paths = [_four_paths(data, sets.temperature) for data in sets.examples()]
+    of_four_paths = [_numbers_of_four_paths(data, sets.temperature) for data in sets.examples()]
     outcome = Outcome({"noises": noises}, baselines={"chance": 0.5})
     for name in of_four_paths[0]:
         outcome.scalar(name, np.array([numbers[name] for numbers in of_four_paths]))
     for design in designs:
         for noise in noises:
             examples = sets.examples(design=design, sigma_perp=float(noise))
-            of_two_paths = [_two_paths(data, sets.temperature) for data in examples]
+            of_two_paths = [_numbers_of_two_paths(data, sets.temperature) for data in examples]
             for name in of_two_paths[0]:
                 by_set = np.array([numbers[name] for numbers in of_two_paths])
                 outcome.scalar(f"{name}/{design}/sigma_perp={noise:g}", by_set)
@@ -37,15 +37,15 @@ def measure_datasets(designs: Sequence[str], noises: Sequence[float], sets: Data
     return outcome
 
 
-def _four_paths(data: Example, temperature: float) -> dict[str, float]:
+def _numbers_of_four_paths(data: Example, temperature: float) -> dict[str, float]:
     good, _, denoising, _ = data.names
     narrow, wide = (np.asarray(data.solve(width, temperature).U) for width in (NARROW, WIDE))
     limit = np.eye(len(data.names))
-    both, alone = data.only(good, denoising), data.only(good)
+    combined, alone = data.only(good, denoising), data.only(good)
     names = ("N=10", "N=1000", "GP limit", "good", "good + denoising")
     accuracy = {
         name: data.accuracy_at(U, temperature)
-        for name, U in zip(names, (narrow, wide, limit, alone, both), strict=True)
+        for name, U in zip(names, (narrow, wide, limit, alone, combined), strict=True)
     }
     numbers = {f"accuracy/{name}": value for name, value in accuracy.items()}
     for better, worse in (
@@ -69,7 +69,7 @@ def _four_paths(data: Example, temperature: float) -> dict[str, float]:
     return numbers
 
 
-def _two_paths(data: Example, temperature: float) -> dict[str, float]:
+def _numbers_of_two_paths(data: Example, temperature: float) -> dict[str, float]:
     U = np.asarray(data.solve(NARROW, temperature).U)
     narrow = data.accuracy_at(U, temperature)
     limit = data.accuracy_at(np.eye(2), temperature)

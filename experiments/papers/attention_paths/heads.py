@@ -21,10 +21,10 @@ def measure_head_scores(widths: Sequence[int], sets: Datasets) -> Outcome:
         for k, width in enumerate(widths):
             U = data.solve(width, sets.temperature).U
             scores[k, i] = np.concatenate(attention_paths.head_scores(U, data.heads))
-            whole = data.accuracy_at(U, sets.temperature)
+            unpruned = data.accuracy_at(U, sets.temperature)
             for h, (layer, head) in enumerate(positions):
                 pruned = attention_paths.prune(U, data.heads, layer, head)
-                drops[k, i, h] = whole - data.accuracy_at(pruned, sets.temperature)
+                drops[k, i, h] = unpruned - data.accuracy_at(pruned, sets.temperature)
     names = [head_name(*position) for position in positions]
     outcome = Outcome({"widths": widths, "scores": scores, "drops": drops, "names": names})
     outcome.grid("score/N={}/{}", scores.swapaxes(1, 2), widths, names)

@@ -1,4 +1,7 @@
-"""Path kernels, and the alignment of their combination with the task."""
+"""Path kernels, and the alignment of their combination with the task.
+
+K is the kernel of all paths at the order parameter U, and Y are the P labels.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -34,18 +37,18 @@ def measure_alignment(widths: Sequence[int], components: int, sets: Datasets) ->
     return outcome
 
 
-def draw_alignment(arrays, components: int):
+def draw_alignment(arrays):
     figure, (left, right) = plots.row(2, (plots.PAGE, 2.1))
     labels, overlaps = arrays["labels"], arrays["overlap"]
-    components = overlaps.shape[-1]  # at most the number of examples
-    ranks = np.arange(1, components + 1)
+    n_components = overlaps.shape[-1]
+    ranks = np.arange(1, n_components + 1)
     captured = np.cumsum(overlaps**2, axis=-1)
     for k, (label, colour) in enumerate(zip(labels, plots.COLOURS[::-1])):
         left.plot(ranks, overlaps[k].mean(0), marker=".", color=colour, label=label)
         plots.means(right, ranks, captured[k], color=colour)
     left.set(xlabel="principal component of K", ylabel=r"overlap $|e_k \cdot Y|$ / √P")
     right.set(xlabel="leading components", ylabel="share of the labels", ylim=(0, 1))
-    means = captured[:, :, min(5, components) - 1].mean(1)
+    means = captured[:, :, min(5, n_components) - 1].mean(1)
     plots.add_finding(
         figure,
         f"The five leading components carry {100 * means[-1]:.0f} % of the labels at "

@@ -1,6 +1,7 @@
 """The figure of the recipe `oneshot`: eight panels about the trained networks of all seeds.
 
-The arrays come from `study.summarise` and have a leading axis S of networks.
+The arrays come from `study.summarise` and have a leading axis S of networks. On an axis of widths
+index 0 is the GP limit and index 1 the first finite width.
 """
 
 import numpy as np
@@ -25,10 +26,10 @@ def draw(arrays, heads: tuple[int, ...]):
     widths = [width_name(width) for width in arrays["widths"][0]]
     sets = [name.removesuffix("/scan") for name in arrays if name.endswith("/scan")]
     accuracies = {name: _accuracies(arrays, name, widths) for name in sets}
-    _bars(axes[0, 0], accuracies)
-    _temperatures(axes[0, 1], arrays, widths)
-    _scores(axes[1, 0], arrays, sets)
-    _overlap(axes[1, 1], arrays["overlap"], widths)
+    _draw_accuracies(axes[0, 0], accuracies)
+    _draw_temperature_scan(axes[0, 1], arrays, widths)
+    _draw_pruning_costs(axes[1, 0], arrays, sets)
+    _draw_overlap(axes[1, 1], arrays["overlap"], widths)
     names = path_names(heads)
     for axis, U, title in (
         (axes[2, 0], arrays["U_learned"][0], "trained U = v v'"),
@@ -39,8 +40,8 @@ def draw(arrays, heads: tuple[int, ...]):
         plots.add_colour_bar(figure, plots.heat(axis, U, names), axis, "entry of U", **look)
         plots.set_title(axis, f"{title}, first network")
         axis.set(xlabel=f"path, {len(names)} of them", ylabel="path")
-    _pruning(axes[3, 0], arrays, sets)
-    _both_scores(axes[3, 1], arrays, widths[1])
+    _draw_pruning(axes[3, 0], arrays, sets)
+    _draw_both_scores(axes[3, 1], arrays, widths[1])
     test = accuracies["test"]
     gap, trained = over_seeds(test[widths[1]] - test["GP"]), test["gradient_descent"].mean()
     error = half_width([(gap.sem, gap.n)], 0.0)  # as in the ledger
@@ -61,7 +62,7 @@ def _accuracies(arrays, name: str, widths: list[str]) -> dict[str, np.ndarray]:
     """Returns the accuracy of gradient descent, and of each width at its chosen temperature."""
     best_SxW = arrays["validation"].argmax(2)
     chosen_SxW = np.take_along_axis(arrays[f"{name}/scan"], best_SxW[..., None], 2)[..., 0]
-    trained_S = arrays[f"{name}/low_first"][:, 0]
+    trained_S = arrays[f"{name}/low_first"][:, 0]  # before the first head is pruned
     return {"gradient_descent": trained_S} | dict(zip(widths, chosen_SxW.T, strict=True))
 
 
@@ -69,7 +70,7 @@ def _title(name: str) -> str:
     return "held-out classes" if name == "test" else name
 
 
-def _bars(axis, accuracies) -> None:
+def _draw_accuracies(axis, accuracies) -> None:
     groups = {
         _title(name): np.stack([*by_kind.values()], 1) for name, by_kind in accuracies.items()
     }
@@ -81,7 +82,7 @@ def _bars(axis, accuracies) -> None:
     plots.label_panel(axis, "temperature chosen on validation classes; dotted: chance")
 
 
-def _temperatures(axis, arrays, widths: list[str]) -> None:
+def _draw_temperature_scan(axis, arrays, widths: list[str]) -> None:
     temperatures, rows_SxWxT = arrays["temperatures"][0], arrays["test/scan"]
     by_width = dict(zip(widths, rows_SxWxT.swapaxes(0, 1), strict=True))
     plots.curves(axis, temperatures, by_width, ("black", *plots.COLOURS), marker=".")
@@ -91,7 +92,7 @@ def _temperatures(axis, arrays, widths: list[str]) -> None:
     plots.label_panel(axis, f"the best T gives {100 * best.max():.1f} % ({widths[best.argmax()]})")
 
 
-def _scores(axis, arrays, sets: list[str]) -> None:
+def _draw_pruning_costs(axis, arrays, sets: list[str]) -> None:
     for name, colour in zip(sets, plots.COLOURS):
         scores, drops = arrays["scores"].ravel(), arrays[f"{name}/drops"].ravel()
         axis.plot(scores, 100 * drops, "o", ms=3, color=colour, alpha=0.7, label=_title(name))
@@ -107,7 +108,7 @@ def _correlations(one_SxH, other_SxH) -> Mean:
     return over_seeds([correlation(one, other).mean for one, other in zip(one_SxH, other_SxH)])
 
 
-def _overlap(axis, overlap_SxWxP, widths: list[str]) -> None:
+def _draw_overlap(axis, overlap_SxWxP, widths: list[str]) -> None:
     """Draws Figure 3d of the paper: the share of the labels in the leading components of K."""
     carried = np.cumsum(overlap_SxWxP**2, -1)
     ranks = np.arange(1, carried.shape[-1] + 1)
@@ -116,16 +117,16 @@ def _overlap(axis, overlap_SxWxP, widths: list[str]) -> None:
         error = carried[:, k].std(0) / max(len(carried) - 1, 1) ** 0.5
         plots.band(axis, ranks, mean - error, mean, mean + error, colour, width, alpha=0.2)
     axis.axvline(LEADING, color="0.6", lw=0.8)
-    five = carried[:, :, LEADING - 1].mean(0)
+    by_leading_W = carried[:, :, LEADING - 1].mean(0)
     axis.set(xscale="log", xlabel="leading components of the kernel", ylabel="share of the labels")
     plots.label_panel(
         axis,
-        f"the first {LEADING} carry {100 * five[1]:.0f} % of the labels at {widths[1]}, "
-        f"{100 * five[0]:.0f} % in the GP limit",
+        f"the first {LEADING} carry {100 * by_leading_W[1]:.0f} % of the labels at {widths[1]}, "
+        f"{100 * by_leading_W[0]:.0f} % in the GP limit",
     )
 
 
-def _both_scores(axis, arrays, width: str) -> None:
+def _draw_both_scores(axis, arrays, width: str) -> None:
     """Draws Figure 3e: each dot is a head of a network."""
     theory, learned = arrays["scores"], arrays["scores_learned"]
     for one, other, colour in zip(theory, learned, plots.COLOURS * len(theory)):
@@ -136,7 +137,7 @@ def _both_scores(axis, arrays, width: str) -> None:
     plots.set_title(axis, f"correlation {correlations.mean:.2f}{error}; a colour a network")
 
 
-def _pruning(axis, arrays, sets: list[str]) -> None:
+def _draw_pruning(axis, arrays, sets: list[str]) -> None:
     for name, colour in zip(sets, plots.COLOURS):
         for order, dashes in (("low_first", "-"), ("high_first", ":")):
             rows = arrays[f"{name}/{order}"]

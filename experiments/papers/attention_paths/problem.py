@@ -17,7 +17,7 @@ from jaxformer.models.path_features import READOUTS
 from theory import attention_paths
 from theory.attention_paths import multiple_outputs
 
-NAMES = {
+PATH_NAMES = {  # by design of the task
     "four_paths": ("good", "a1", "denoising", "a2"),
     "two_paths": ("good", "denoising"),
     "two_paths_uniform": ("good", "denoising"),
@@ -141,7 +141,7 @@ def hidden_markov_example(
         return hidden_markov.attentioned_input(tokens, forms, readout, hardness), labels
 
     heads = tuple(len(form) for form in forms)
-    names = NAMES.get(design) if isinstance(design, str) else None
+    names = PATH_NAMES.get(design) if isinstance(design, str) else None
     train, test = draw(seed, examples), draw(10_000 + seed, test_examples)
     return Example(*train, *test, heads, names or path_names(heads))
 
@@ -169,5 +169,6 @@ def path_names(heads: Sequence[int]) -> tuple[str, ...]:
 
 
 def correlation(U, i: int, j: int) -> float:
+    """Returns U_ij / sqrt(U_ii U_jj) of two paths."""
     U = np.asarray(U)
     return float(U[i, j] / np.sqrt(U[i, i] * U[j, j]))

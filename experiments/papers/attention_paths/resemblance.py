@@ -69,7 +69,8 @@ def blocks(U_DxD: np.ndarray, heads: Sequence[int]) -> float:
 def matched_minus_others(learned_SxDxD: np.ndarray, theory_SxDxD: np.ndarray) -> np.ndarray:
     """Returns by how much each network correlates more with its theory than with others, (S,).
 
-    It is the correlation with its own theory minus the mean of those with the S - 1 other theories.
+    It is the correlation with its own theory, minus the mean correlation with the S - 1 other
+    theories.
     """
     S = len(learned_SxDxD)
     table_SxS = np.array(

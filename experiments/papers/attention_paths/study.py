@@ -28,6 +28,7 @@ GP_WIDTH = math.inf  # the width of the GP limit
 LEADING = 5  # principal components of a kernel
 CHAINS, WARMUP = 2, 300  # of the sampled posterior
 METADATA = "said"  # the array of a saved study with its metrics and temperatures, as JSON
+BATCH_SIZE = 250  # episodes in one call of the network
 
 
 class Study(NamedTuple):
@@ -57,6 +58,7 @@ def study(model, params: Any, data: dict[str, Any], collect: Collect) -> Study |
     """
     sets: dict[str, Batch] = {"test": data["test"]} | data["ood"]
     scan = _scan(model, params, data, sets)
+    # Index 0 of the widths is the GP limit, index 1 the first finite width.
     names = [width_name(width) for width in scan["widths"]]
     best = scan["validation"].argmax(1)
     chosen = {name: float(data["temperatures"][t]) for name, t in zip(names, best)}
@@ -85,8 +87,8 @@ def study(model, params: Any, data: dict[str, Any], collect: Collect) -> Study |
     learned_scores = np.concatenate(attention_paths.head_scores(learned_U, model.spec.heads))
     metrics["learned_theory_score_correlation"] = correlation(learned_scores, scores)
     metrics["learned_theory_U_correlation"] = correlation(lower(learned_U), lower(U[1]))
-    shared = resemblance(learned_U, U[1], model.spec.heads)
-    metrics |= {name: exact(value) for name, value in shared.items()}
+    resemblances = resemblance(learned_U, U[1], model.spec.heads)
+    metrics |= {name: exact(value) for name, value in resemblances.items()}
     for name in sets:
         for k in range(1, len(pruned["low_first"][name])):
             low, high = (pruned[f"{order}_first"][name] for order in ("low", "high"))
@@ -94,7 +96,7 @@ def study(model, params: Any, data: dict[str, Any], collect: Collect) -> Study |
             metrics[f"{name}/high_minus_low/{k}"] = exact(low[k] - high[k])
     if data["draws"]:
         best_temperature = float(chosen[names[1]])
-        drawn = _sampled(scan, data, model.spec.heads, best_temperature, sets, collect)
+        drawn = _sample_posterior(scan, data, model.spec.heads, best_temperature, sets, collect)
         if drawn is None:
             return None
         sampled, U_sampled = drawn
@@ -167,7 +169,7 @@ def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
     attend = jax.jit(lambda p, x: model.apply({"params": p}, x, method="attentioned_input"))
 
     def attentioned(batch: Batch) -> np.ndarray:
-        parts = np.array_split(np.asarray(batch.inputs), -(-len(batch.inputs) // 250))
+        parts = np.array_split(np.asarray(batch.inputs), math.ceil(len(batch.inputs) / BATCH_SIZE))
         return np.concatenate([np.asarray(attend(params, part), np.float64) for part in parts])
 
     train, labels = attentioned(data["train"]), _targets(data["train"])
@@ -202,7 +204,9 @@ def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
     return numbers | dict(train=train, labels=labels, tests=tests)
 
 
-def _sampled(scan, data, heads, temperature: float, sets: dict[str, Batch], collect: Collect):
+def _sample_posterior(
+    scan, data, heads, temperature: float, sets: dict[str, Batch], collect: Collect
+):
     """Samples the exact posterior of the network of the first width.
 
     Returns:
@@ -245,11 +249,11 @@ def _prune(model, params, U, sets: dict[str, Batch]) -> dict[str, Any]:
         for index in dropped:
             layer, head = positions[index]
             kept[layer][head] = 0
-        parts = np.array_split(np.asarray(batch.inputs), -(-len(batch.inputs) // 250))
+        parts = np.array_split(np.asarray(batch.inputs), math.ceil(len(batch.inputs) / BATCH_SIZE))
         f = np.concatenate([np.asarray(answer(params, part, kept)) for part in parts])
         return float(np.mean((f > 0) == (_targets(batch) > 0)))
 
-    def one_by_one(batch: Batch, order) -> np.ndarray:
+    def prune_in_order(batch: Batch, order) -> np.ndarray:
         """Returns the accuracy as heads are dropped in this order, except a layer's last one."""
         dropped, row, remaining = set(), [accuracy(batch, set())], list(heads)
         for index in order:
@@ -261,6 +265,7 @@ def _prune(model, params, U, sets: dict[str, Batch]) -> dict[str, Any]:
         return np.array(row)
 
     ascending = np.argsort(scores)
+    descending = ascending[::-1]
     whole = {name: accuracy(batch, set()) for name, batch in sets.items()}
     return {
         "whole": whole,
@@ -269,8 +274,8 @@ def _prune(model, params, U, sets: dict[str, Batch]) -> dict[str, Any]:
             name: np.array([whole[name] - accuracy(batch, {h}) for h in range(len(positions))])
             for name, batch in sets.items()
         },
-        "low_first": {name: one_by_one(batch, ascending) for name, batch in sets.items()},
-        "high_first": {name: one_by_one(batch, ascending[::-1]) for name, batch in sets.items()},
+        "low_first": {name: prune_in_order(batch, ascending) for name, batch in sets.items()},
+        "high_first": {name: prune_in_order(batch, descending) for name, batch in sets.items()},
     }
 
 
@@ -281,9 +286,11 @@ def _gram(model, params, n: int) -> np.ndarray:
 
 
 def _targets(batch: Batch) -> np.ndarray:
+    """Returns the labels as +1 and -1."""
     return 2.0 * np.asarray(batch.targets, np.float64)[:, 0] - 1
 
 
 def _proportion(value: float, batch: Batch) -> Mean:
+    """Returns a share of the batch's examples with its binomial standard error."""
     n = len(batch.inputs)
     return Mean(float(value), math.sqrt(value * (1 - value) / n), n)

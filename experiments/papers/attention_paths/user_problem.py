@@ -58,11 +58,11 @@ def read(file: str) -> dict[str, Any]:
     scale = _scale(arrays, len(heads), file)
     problem = {"attentioned": scale * attentioned, "labels": labels, "heads": heads}
     if "labels_test" in arrays:
-        tests, other = _inputs(arrays, "_test", file, heads)
-        if other != heads or len(tests) != len(arrays["labels_test"]):
+        tests, test_heads = _inputs(arrays, "_test", file, heads)
+        if test_heads != heads or len(tests) != len(arrays["labels_test"]):
             raise UserError(
                 f"{file}: {len(arrays['labels_test'])} test labels of heads {heads} need as many "
-                f"test inputs, got {len(tests)} of heads {other}."
+                f"test inputs, got {len(tests)} of heads {test_heads}."
             )
         problem |= {"attentioned_test": scale * tests}
         problem |= {"labels_test": np.asarray(arrays["labels_test"], np.float64)}
@@ -132,10 +132,10 @@ def _scale(arrays: dict[str, np.ndarray], layers: int, file: str) -> float:
 
 def _check_memory(arrays: dict[str, np.ndarray], file: str) -> None:
     """Raises if the paths do not fit into memory: U has a row and a column for each path."""
-    layers = [
+    map_shapes = [
         arrays[f"attention_{l}"].shape for l in range(1, len(arrays)) if f"attention_{l}" in arrays
     ]
-    heads = [shape[1] for shape in layers if len(shape) == 4]
+    heads = [shape[1] for shape in map_shapes if len(shape) == 4]
     heads = heads or [int(h) for h in np.atleast_1d(arrays.get("heads", 1))]
     labels, paths = arrays["labels"], math.prod(heads)
     n = arrays.get("attentioned", arrays.get("tokens", np.zeros(1))).shape[-1]

@@ -55,13 +55,16 @@ def measure_covariance_depth(
     keys = jax.random.split(jax.random.key(seed), n_seeds)
     values: dict[str, np.ndarray] = {}
     for name, spec in specs.items():
-        groups, runs = [tuple(depths)], []
+        groups, by_depth_functions = [tuple(depths)], []
         if spec.depth_alpha:  # the depth scales the branches: each depth has its own network
             groups = [(L,) for L in depths]
         for group in groups:
             sized = dataclasses.replace(spec, layers=group[-1])
-            runs.append(jax.jit(functools.partial(_by_depth, sized, group, sequences)))
-        values[name] = np.stack([np.concatenate([run(key) for run in runs]) for key in keys])
+            by_depth = functools.partial(_by_depth, sized, group, sequences)
+            by_depth_functions.append(jax.jit(by_depth))
+        values[name] = np.stack(
+            [np.concatenate([by_depth(key) for by_depth in by_depth_functions]) for key in keys]
+        )
     outcome = Outcome({"depths": depths, **values})
     add_numbers(outcome, values, depths)
     return outcome
@@ -95,9 +98,10 @@ def add_numbers(
 ) -> None:
     """Adds the metrics of Table 6 to an outcome.
 
-    For each statistic and model: its value at each depth, and the growth of its logarithm from the
-    first depth to the last. For each statistic: ln(random / MixiT), seeds paired, at the depth
-    where it is smallest, and the verdicts. Logarithms of numbers that are not positive are nan.
+    Each statistic of each model has its value at each depth, and the growth of its logarithm from
+    the first depth to the last. Each statistic has ln(random / MixiT), with paired seeds, at the
+    depth where it is smallest, and its verdicts. Logarithms of numbers that are not positive are
+    nan.
 
     Args:
       outcome: The outcome to extend.
@@ -135,8 +139,8 @@ def _by_depth(spec: DecoderSpec, depths: tuple[int, ...], sequences: int, key) -
     key_data, key_embed, key = jax.random.split(key, 3)
     logits_V = -jnp.log(jnp.arange(1, spec.vocab_size + 1, dtype=float))  # Zipf: rank r has 1/r
     tokens_BxT = jax.random.categorical(key_data, logits_V, shape=(sequences, spec.length))
-    rows_E = spec.vocab_size + (spec.length if spec.learned_positions else 0)
-    table_ExN = spec.embed_init_std * jax.random.normal(key_embed, (rows_E, spec.width))
+    n_rows = spec.vocab_size + (spec.length if spec.learned_positions else 0)
+    table_ExN = spec.embed_init_std * jax.random.normal(key_embed, (n_rows, spec.width))
     h_BxTxN = table_ExN[tokens_BxT]
     if spec.learned_positions:
         h_BxTxN = h_BxTxN + table_ExN[None, spec.vocab_size :]

@@ -55,7 +55,7 @@ def measure_covariance_trained(
         if is_prepared
         else CausalText(text=text, window=length)
     )
-    factor = optim.schedule("cosine", steps, min(20, steps))
+    factor = optim.schedule("cosine", steps, min(20, steps))  # 20 steps of warm-up
     shape = (n_seeds, len(depths), len(depth.STATISTICS) + 1)
     values = {when: {name: np.empty(shape) for name in models} for when in ("before", "after")}
     outcome = Outcome({"depths": depths})
@@ -67,19 +67,19 @@ def measure_covariance_trained(
             sizes = {"vocab_size": task.vocab_size, "length": length, "layers": L}
             model = decoder(**fields, **sizes, **precision)
             run = fitted(model, task, partition, tx, test_size=sequences, **training.arguments())
-            best, last_S = training.best(run.losses_RxSxT, f"{name} with {L} layers")
+            best, final_loss_S = training.best(run.losses_RxSxT, f"{name} with {L} layers")
             chosen = slice(best * n_seeds, (best + 1) * n_seeds)
             for when, params in (("before", run.initial), ("after", run.params)):
                 of_chosen = jax.tree.map(lambda x, chosen=chosen: x[chosen], params)
                 values[when][name][:, k] = _measure(model, L, of_chosen, run.test.inputs)
-            outcome.metrics[f"loss/{name}/L={L}"] = over_seeds(last_S)
+            outcome.metrics[f"loss/{name}/L={L}"] = over_seeds(final_loss_S)
             outcome.baselines = task.baselines(run.test)
-            losses = dict(enumerate(last_S, training.seed))
+            losses = dict(enumerate(final_loss_S, training.seed))
             title, unigram = f"{name} with {L} layers: the loss", outcome.baselines["unigram_loss"]
             outcome.alarms += filter(None, [above_unigram(title, losses, unigram)])
-            raw, cosine, filled = values["after"][name][:, k].mean(0)
+            covariance, cosine, filled = values["after"][name][:, k].mean(0)
             print(
-                f"{name}, L = {L}: loss {last_S.mean():.3f}, covariance {raw:.4g}, "
+                f"{name}, L = {L}: loss {final_loss_S.mean():.3f}, covariance {covariance:.4g}, "
                 f"cosine {cosine:.3f}, {filled:.3g} dimensions",
                 flush=True,
             )

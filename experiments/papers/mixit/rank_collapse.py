@@ -60,6 +60,7 @@ def measure_rank_collapse(
 
 
 def _median(values_S: np.ndarray) -> Mean:
+    """Returns the mean of the medians of `GROUPS` groups, and its standard error."""
     return over_seeds([np.median(group) for group in np.array_split(values_S, GROUPS)])
 
 

@@ -216,6 +216,7 @@ def draw_causal(arrays, length: int, width: int, tau: float):
 
 
 def _mean_correlation(phi) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the mean over samples of all correlations, (m, m), and its standard error."""
     phi = np.asarray(phi)
     scale = np.sqrt(np.diagonal(phi, axis1=1, axis2=2))
     rho = phi / (scale[:, :, None] * scale[:, None, :])
@@ -223,4 +224,5 @@ def _mean_correlation(phi) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _start(m: int) -> jax.Array:
+    """Returns Phi of m tokens with variance 1 and correlation .5."""
     return 0.5 * jnp.eye(m) + 0.5

@@ -42,16 +42,18 @@ def measure_paths(
         )
     phi = 0.5 * jnp.eye(length) + 0.5
     layers = {n: [round(tau * n) for tau in times] for n in widths}
-    stops = sorted({l / n for n, ls in layers.items() for l in ls} | set(times))
+    network_times = {l / n for n, depths in layers.items() for l in depths}
+    stops = sorted(network_times | set(times))
     keys = jax.random.split(jax.random.key(seed), len(widths) + 3)
     solved = quantities(cs.predict(keys[0], phi, stops[-1], paths, steps, stops))
     # Two samples of one distribution are farther apart than `ks_noise` in 1 % of the cases.
     noise = 1.63 * (1 / paths + 1 / samples) ** 0.5
     arrays: dict[str, Any] = {"ks_noise": noise}
     metrics = {"ks_noise": exact(noise)}
-    for key, (n, ls) in zip(keys[3:], layers.items(), strict=True):
-        for name, values in quantities(cs.measure(key, phi, n, ls[-1], samples, ls)).items():
-            theory = [solved[name][:, stops.index(l / n)] for l in ls]
+    for key, (n, depths) in zip(keys[3:], layers.items(), strict=True):
+        measured = quantities(cs.measure(key, phi, n, depths[-1], samples, depths))
+        for name, values in measured.items():
+            theory = [solved[name][:, stops.index(l / n)] for l in depths]
             distances = [ks(theory[i], values[:, i]) for i in range(len(times))]
             for tau, distance in zip(times, distances, strict=True):
                 metrics[f"ks/{name}/tau={tau:g}/n={n}"] = exact(distance)
@@ -59,11 +61,13 @@ def measure_paths(
     at = [stops.index(tau) for tau in times]
     arrays |= {f"sde/{name}": values[:, at] for name, values in solved.items()}
 
-    widest, n_walks, grid = max(widths), min(paths, samples, 1000), np.linspace(0, times[-1], 41)
-    ls = np.unique(np.round(grid * widest).astype(int))
+    widest, n_walks = max(widths), min(paths, samples, 1000)
+    grid = np.linspace(0, times[-1], 41)
+    depths = np.unique(np.round(grid * widest).astype(int))
+    networks = cs.measure(keys[2], phi, widest, depths[-1], n_walks, depths.tolist())
     walks = {
         "sde": (grid, cs.predict(keys[1], phi, grid[-1], n_walks, steps, grid)),
-        "networks": (ls / widest, cs.measure(keys[2], phi, widest, ls[-1], n_walks, ls.tolist())),
+        "networks": (depths / widest, networks),
     }
     for source, (taus, phis) in walks.items():
         arrays[f"walk/{source}/times"] = taus
@@ -90,9 +94,10 @@ def ks(x: np.ndarray, y: np.ndarray) -> float:
 
     scipy.stats has it too, but takes seconds to import.
     """
-    both = np.concatenate([x, y])
-    shares = [np.searchsorted(np.sort(sample), both, "right") / len(sample) for sample in (x, y)]
-    return float(np.abs(shares[0] - shares[1]).max())
+    points = np.concatenate([x, y])
+    # The empirical distribution functions of both samples at all points.
+    cdf_x, cdf_y = (np.searchsorted(np.sort(z), points, "right") / len(z) for z in (x, y))
+    return float(np.abs(cdf_x - cdf_y).max())
 
 
 def draw_paths(arrays, widths: Sequence[int], times: Sequence[float]):

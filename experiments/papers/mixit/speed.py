@@ -63,20 +63,20 @@ def measure_speed(
     sizes = {"vocab_size": vocab, "length": length}
     names = _order(models)
     setups = {n: _setup({**models[n], **sizes}, rules[n], settings, seed) for n in names}
-    tokens, flops = {name: np.empty(rounds) for name in names}, {}
+    tokens_per_second, flops = {name: np.empty(rounds) for name in names}, {}
     for r in range(rounds):
         for name in map(str, np.roll(names, -r)):
             throughput = _measure(setups[name], settings)
-            tokens[name][r] = throughput.numbers()["tokens_per_second"]
+            tokens_per_second[name][r] = throughput.numbers()["tokens_per_second"]
             flops[name] = throughput.flops
-            rate = f"{tokens[name][r]:,.0f} tokens per second"
+            rate = f"{tokens_per_second[name][r]:,.0f} tokens per second"
             print(f"round {r + 1}/{rounds}  {name}: {rate}", flush=True)
-    speed = {name: tokens[name] / tokens[BASE] for name in names}
+    speed = {name: tokens_per_second[name] / tokens_per_second[BASE] for name in names}
     flops_ratio = {name: flops[BASE] / flops[name] for name in names}
     metrics: dict[str, Mean] = {}
     for name in names:
-        metrics[f"tokens_per_second/{name}"] = over_seeds(tokens[name])
-        metrics[f"samples_per_second/{name}"] = over_seeds(tokens[name] / length)
+        metrics[f"tokens_per_second/{name}"] = over_seeds(tokens_per_second[name])
+        metrics[f"samples_per_second/{name}"] = over_seeds(tokens_per_second[name] / length)
         metrics[f"speed/{name}"] = over_seeds(speed[name])
         metrics[f"flops/{name}"] = exact(flops[name])
         metrics[f"products/{name}"] = exact(flops_ratio[name])

@@ -4,6 +4,7 @@ B sequences, T tokens, D numbers per token, H heads, F features, C readouts.
 """
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -57,7 +58,8 @@ def measure_universality(
     in (1, u_t, g_1,t, .., g_H,t): trained value and output weights can compute no more. The
     "mlp" readout adds `relu_features` random ReLU units of that vector. Readouts are ridge
     regressions on `train` sequences. The error is the mean square on `test` other sequences over
-    the target's variance. Both counts are rounded up to whole chunks if they exceed one chunk.
+    the target's variance. A number of sequences above `CHUNK_SEQUENCES` is rounded up to a
+    multiple of it.
     """
     counts = {"linear": heads, "mlp": mlp_heads}
     for name, numbers in (("heads", heads), ("mlp_heads", mlp_heads)):
@@ -68,9 +70,9 @@ def measure_universality(
     keys = jax.random.split(jax.random.key(seed), n_seeds)
     errors: dict[str, np.ndarray] = {}  # (seeds, heads, targets)
     for arm in ARMS:
-        run = jax.jit(functools.partial(_nested, arm, tuple(heads), problem))
+        run = jax.jit(functools.partial(_linear_errors, arm, tuple(heads), problem))
         errors[f"linear_{arm}"] = np.stack([np.asarray(run(key)) for key in keys])
-        run = jax.jit(functools.partial(_with_mlp, arm, tuple(mlp_heads), relu_features, problem))
+        run = jax.jit(functools.partial(_mlp_errors, arm, tuple(mlp_heads), relu_features, problem))
         errors[f"mlp_{arm}"] = np.stack([np.asarray(run(key)) for key in keys])
     outcome = Outcome({"heads": heads, "mlp_heads": mlp_heads, **errors})
     for readout in READOUTS:
@@ -118,7 +120,7 @@ def features(arm: str, heads: int, qk_std: float, key: jax.Array, u_BxTxD: jax.A
     return jnp.concatenate([ones, u_BxTxD, mixed.reshape(B, T, heads * D)], axis=-1)
 
 
-def _nested(arm, heads, problem: Problem, key) -> jax.Array:
+def _linear_errors(arm, heads, problem: Problem, key) -> jax.Array:
     """Returns the (heads, targets) errors of the linear readout, from one Gram matrix."""
     dim = problem.dim
     phi = functools.partial(features, arm, heads[-1], problem.qk_std, jax.random.fold_in(key, 0))
@@ -127,7 +129,7 @@ def _nested(arm, heads, problem: Problem, key) -> jax.Array:
     return _errors(phi, used_CxF, problem, key)
 
 
-def _with_mlp(arm, heads, units, problem: Problem, key) -> jax.Array:
+def _mlp_errors(arm, heads, units, problem: Problem, key) -> jax.Array:
     """Returns the (heads, targets) errors with `units` random ReLU features added."""
     w_key, b_key = jax.random.split(jax.random.fold_in(key, 1))
     dim = problem.dim
@@ -154,18 +156,16 @@ def _errors(phi, used_CxF, problem: Problem, key) -> jax.Array:
     length, dim, train, test, _, ridge = problem
     F = used_CxF.shape[1]
 
-    def draw(name, n):
-        draw_key = jax.random.fold_in(key, name)
-        return jax.random.uniform(
-            draw_key, (-(-n // CHUNK_SEQUENCES), min(n, CHUNK_SEQUENCES), length, dim), minval=-1.0
-        )
+    def draw_chunks(set_index, n):
+        shape = (math.ceil(n / CHUNK_SEQUENCES), min(n, CHUNK_SEQUENCES), length, dim)
+        return jax.random.uniform(jax.random.fold_in(key, set_index), shape, minval=-1.0)
 
     def add_products(total, u_BxTxD):
         x, y = phi(u_BxTxD).reshape(-1, F), targets(u_BxTxD).reshape(-1, len(TARGETS) * dim)
         return (total[0] + x.T @ x, total[1] + x.T @ y), None
 
     zeros = jnp.zeros((F, F)), jnp.zeros((F, len(TARGETS) * dim))
-    (gram, cross), _ = jax.lax.scan(add_products, zeros, draw(2, train))
+    (gram, cross), _ = jax.lax.scan(add_products, zeros, draw_chunks(2, train))
 
     def fit(used_F):  # unused features have a unit matrix and target 0
         used_FxF = used_F[:, None] & used_F[None]
@@ -181,13 +181,13 @@ def _errors(phi, used_CxF, problem: Problem, key) -> jax.Array:
         square = ((predicted - y[None]) ** 2).mean((1, 2, 4))
         return None, (square, y.mean((0, 1)), (y**2).mean((0, 1)))
 
-    _, (square, mean, second) = jax.lax.scan(errors_of_chunk, None, draw(3, test))
+    _, (square, mean, second) = jax.lax.scan(errors_of_chunk, None, draw_chunks(3, test))
     variance = (second.mean(0) - mean.mean(0) ** 2).mean(-1)
     return square.mean(0) / variance[None]
 
 
 def _verdict(errors) -> dict[str, bool]:
-    """Returns the statements of the theorem, and those that its proof leaves out."""
+    """Returns which statements hold: the theorem's, and others about what its proof leaves out."""
     at = functools.partial(_at, errors)
 
     def falls(arm, target):  # over the last doubling of the heads
@@ -233,15 +233,19 @@ def draw_universality(arrays, heads: Sequence[int], mlp_heads: Sequence[int]):
     rise = max(
         at("mlp", arm, "pointwise") / at("mlp", arm, "pointwise", 0) for arm in ARMS
     )  # more heads, and the same number of ReLU units
+    caption = "Bars: standard errors over seeds."
+    if rise > 1.2:
+        caption += (
+            " Lower right: the ReLU units are as many for any H, and with more heads each of them "
+            "sees less of the token itself, so that the error rises."
+        )
     plots.add_finding(
         figure,
         f"{heads[-1]} random heads, linear readout: the look-up's error is "
         f"{at('linear', 'frozen_qk', 'lookup'):.2g} with frozen attention, where MixiT stops at "
         f"{at('linear', 'mixit', 'lookup'):.2g}; the token before stays at "
         f"{at('mlp', 'frozen_qk', 'previous'):.2g} without positions, whatever the readout",
-        "Bars: standard errors over seeds."
-        + " Lower right: the ReLU units are as many for any H, and with more heads each of them "
-        "sees less of the token itself, so that the error rises." * (rise > 1.2),
+        caption,
         axes[0, 0],
     )
     return figure

@@ -22,13 +22,13 @@ MAP = {"origin": "lower", "aspect": "auto", "cmap": "cividis"}
 
 def measure_maps(betas: tuple, heads: Heads) -> Outcome:
     """Measures Figure 1a, b: the entropy of attention rows below and above beta_c(0) = sqrt(2)."""
-    outcome, largest = Outcome(), np.log(heads.length)
+    outcome, log_T = Outcome(), np.log(heads.length)
     for beta in betas:
         A_SxTxT = np.stack([A_TxT for A_TxT, _ in heads.maps_and_outputs(beta, 0.0)])
         name = f"entropy_fraction_beta_{beta:g}"
-        fractions_S = [one_head.entropy(A_TxT) / largest for A_TxT in A_SxTxT]
+        fractions_S = [one_head.entropy(A_TxT) / log_T for A_TxT in A_SxTxT]
         exact_entropy = float(rem.attention_entropy(beta, 0.0, heads.length))
-        outcome.scalar(name, fractions_S, exact=exact_entropy / largest)
+        outcome.scalar(name, fractions_S, exact=exact_entropy / log_T)
         outcome.arrays[f"weights_beta_{beta:g}"] = A_SxTxT[0]
         outcome.baselines[f"limit_{name}"] = max(0.0, 1 - beta**2 / 2)
         at_1e8 = float(rem.attention_entropy(beta, 0.0, LARGE_T)) / np.log(LARGE_T)
@@ -93,7 +93,7 @@ def measure_phase(beta_max: float, points: int, measured: tuple, heads: Heads) -
         f"{name}_rms_error": jackknife(root_mean_square, (cosine_SxBxR - theory_BxR)[..., 1:])
         for name, theory_BxR in predicted.items()
     }
-    edge = np.linspace(0, 1, 400)[:-1]
+    line_rho = np.linspace(0, 1, 400)[:-1]
     arrays = {
         "beta": beta,
         "rho": rho,
@@ -102,14 +102,15 @@ def measure_phase(beta_max: float, points: int, measured: tuple, heads: Heads) -
         "measured": cosine_SxBxR,
         "measured_beta": beta_B,
         "measured_rho": rho_R,
-        "edge_rho": edge,
-        "edge_beta": np.asarray(rem.critical_beta(edge)),
+        "edge_rho": line_rho,
+        "edge_beta": np.asarray(rem.critical_beta(line_rho)),
     }
     errors_S = [rms("exact", cosine_BxR) for cosine_BxR in cosine_SxBxR]
     metrics["exact_rms_error_of_one_network"] = over_seeds(errors_S)
-    fine = theory(beta, rho_R, limit=None)["limit"]
+    # Compares the beta at which the cosine of measured heads falls with the beta of the limit.
+    limit_cosine = theory(beta, rho_R, limit=None)["limit"]
     for j, value in enumerate(rho_R[1:], 1):
-        expected = beta_of_fall(beta, fine[:, j], value)
+        expected = beta_of_fall(beta, limit_cosine[:, j], value)
         observed = [beta_of_fall(beta_B, cosine_B, value) for cosine_B in cosine_SxBxR[:, :, j]]
         if np.isfinite([expected, *observed]).all():
             ratio_S = np.array(observed) / expected
@@ -149,9 +150,9 @@ def draw_phase(arrays, length: int, width: int, beta_max: float):
         axis.plot(arrays["edge_beta"], arrays["edge_rho"], **line)
         axis.set(xlabel=r"score scale $\beta$", title=title, xlim=(0, beta_max), ylim=(0, 1))
     # The row rho = 0 is not judged: cosines of random tokens fluctuate there by d^-1/2.
-    row = (arrays["measured_rho"][1] - arrays["measured_rho"][0]) / 2
+    top = (arrays["measured_rho"][1] - arrays["measured_rho"][0]) / 2
     axes[2].fill_between(
-        measured_extent[:2], 0, row, facecolor="none", edgecolor="white", hatch="///", lw=0
+        measured_extent[:2], 0, top, facecolor="none", edgecolor="white", hatch="///", lw=0
     )
     axes[0].set_ylabel(r"cosine before attention, $\rho$")
     plots.add_colour_bar(figure, image, axes, r"cosine after, $SA(\rho)$")

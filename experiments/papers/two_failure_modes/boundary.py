@@ -103,11 +103,11 @@ def draw_trainability(arrays, layers: int, length: int, width: int, epsilon: flo
     figure, (axis,) = plots.row(1, (plots.COLUMN, 2.6))
     beta, edge = arrays["beta"], arrays["critical_alpha"]
     look = {"origin": "lower", "aspect": "auto", "cmap": "cividis_r", "vmin": -4, "vmax": 0}
-    apart = np.log10(np.maximum(1 - arrays["cosine"], 1e-6))
-    image = axis.imshow(apart.T, extent=(0, 2.5, 0, 2.5), **look)
+    log_distance = np.log10(np.maximum(1 - arrays["cosine"], 1e-6))
+    image = axis.imshow(log_distance.T, extent=(0, 2.5, 0, 2.5), **look)
     axis.plot(beta, edge, color=COLOURS[1], lw=1.8, label=r"$\alpha_c$, exact theory")
-    limit = {"color": "black", "lw": 1.2, "ls": ":", "label": r"$\alpha_c$, paper's limit"}
-    axis.plot(beta, arrays["critical_alpha_limit"], **limit)
+    dotted = {"color": "black", "lw": 1.2, "ls": ":", "label": r"$\alpha_c$, paper's limit"}
+    axis.plot(beta, arrays["critical_alpha_limit"], **dotted)
     axis.axvline(2**0.5, color=COLOURS[5], lw=1.6, ls="--", label=r"$\beta_c(0)=$√2")
     grid = np.meshgrid(arrays["measured_beta"], arrays["measured_alpha"], indexing="ij")
     collapsed_BxA = arrays["measured"].mean(-1) > 1 - epsilon
@@ -125,13 +125,13 @@ def draw_trainability(arrays, layers: int, length: int, width: int, epsilon: flo
     axis.text(1.95, 2.3, "entropy\ncollapse", **text)
     axis.set(xlabel=r"score scale $\beta$", ylabel=r"residual strength $\alpha_{SA}$")
     axis.set(xlim=(0, 2.5), ylim=(0, 2.5))
-    exact, limit = arrays["rms"]
+    exact_error, limit_error = arrays["rms"]
     label = r"distance to collapse $\log_{10}(1-\rho)$"
     plots.add_colour_bar(figure, image, axis, label, extend="min")
     plots.add_finding(
         figure,
         rf"At low $\beta$ tokens stay apart above $\alpha_c={edge[0]:.2f}$; error in the cosine of "
-        f"networks: exact {exact:.3f}, limit {limit:.3f}",
+        f"networks: exact {exact_error:.3f}, limit {limit_error:.3f}",
         rf"{layers} layers, $T={length}$; networks of $d={width}$ at initialisation.",
         axis,
         columns=2,
@@ -187,9 +187,9 @@ def crossings(alpha_A: np.ndarray, cosine_AxS: np.ndarray, epsilon: float) -> li
 
     ln(1 - rho) is interpolated linearly. Outside the measured alphas the nearest of them counts.
     """
-    apart_AxS = np.log(np.maximum(1 - cosine_AxS, 1e-7))
-    rising_AxS = np.maximum.accumulate(apart_AxS, 0)
-    return [float(np.interp(np.log(epsilon), apart_A, alpha_A)) for apart_A in rising_AxS.T]
+    distance_AxS = np.log(np.maximum(1 - cosine_AxS, 1e-7))
+    rising_SxA = np.maximum.accumulate(distance_AxS, 0).T
+    return [float(np.interp(np.log(epsilon), distance_A, alpha_A)) for distance_A in rising_SxA]
 
 
 def draw_critical(arrays, length: int, width: int, beta: float):

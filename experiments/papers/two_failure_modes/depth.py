@@ -70,10 +70,11 @@ def draw_depth(arrays, panels: tuple, length: int, width: int):
         values = ", ".join(f"{end:.2f}" for end in ends)
         plots.label_panel(axis, rf"{layers} layers, $\beta={beta:g}$: they end at {values}")
     axes[0].set_ylabel(r"cosine of two tokens $\rho$")
-    exact, limit = arrays["largest_errors"]
+    exact_error, limit_error = arrays["largest_errors"]
     plots.add_finding(
         figure,
-        f"Networks lie within {exact:.3f} of the exact theory and within {limit:.3f} of the limit",
+        f"Networks lie within {exact_error:.3f} of the exact theory and within {limit_error:.3f} "
+        "of the limit",
         f"Dots: {len(measured_SxL)} networks of $d={width}$ with standard deviations over them; "
         f"lines: exact theory at $T={length}$; dashed: the paper's limit.",
     )
@@ -212,11 +213,11 @@ def draw_no_residual(arrays, betas: tuple, length: int, width: int):
     right.set(xlabel="layer", ylabel=r"distance to collapse $1-\rho$", yscale="log")
     right.set_ylim(1e-5, 1.5)
     plots.label_panel(right, r"$\sigma_V^2=\sigma_w^2=1$")
-    exact, limit = arrays["rms"]
+    exact_error, limit_error = arrays["rms"]
     plots.add_finding(
         figure,
         "Without residuals tokens soon agree at any $\\beta$; root mean square error: exact "
-        f"{exact:.3f}, limit {limit:.3f}",
+        f"{exact_error:.3f}, limit {limit_error:.3f}",
         f"Dots: {len(distance_SxL)} networks of $d={width}$ with standard errors; lines: exact "
         "theory; dashed: the paper's limit.",
     )

@@ -1,6 +1,6 @@
 """Gradients of deep encoders at initialisation in the regimes of arXiv 2505.24333.
 
-The paper says that rank collapse makes gradients vanish. The work that it cites says so of the
+The paper says that rank collapse makes gradients vanish. The work that it cites says this of the
 gradients of queries and keys.
 """
 

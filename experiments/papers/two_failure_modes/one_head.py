@@ -44,6 +44,7 @@ def _layer(key, beta, rho, length, width):
     beta, rho = jnp.asarray(beta, jnp.float32), jnp.asarray(rho, jnp.float32)
     shared_1xN, token_TxN = normal(shared_key, (1, width)), normal(token_key, (length, width))
     x_TxN = rms_normalise(jnp.sqrt(rho) * shared_1xN + jnp.sqrt(1 - rho) * token_TxN)
+    # The scores q.k / sqrt(width) then have variance beta^2 ln T.
     deviation = jnp.sqrt(beta * np.float32(np.log(length) ** 0.5) / width)
     q, k = ((x_TxN @ (deviation * normal(key, (width, width))))[:, None] for key in (q_key, k_key))
     A_TxT = attention_weights(attention_scores(q, k))[0]

@@ -69,7 +69,11 @@ def measure_overlap(lengths: tuple, beta_max: float, points: int, rows: int, see
 def _rms_with_error(gap_K: np.ndarray, error_K: np.ndarray, rows: int) -> Mean:
     """Returns the root mean square of K independent gaps with their standard errors propagated."""
     rms = root_mean_square(gap_K)
-    return Mean(rms, float(np.linalg.norm(gap_K * error_K)) / (len(gap_K) * rms), max(rows, 16))
+    return Mean(
+        rms,
+        float(np.linalg.norm(gap_K * error_K)) / (len(gap_K) * rms),
+        max(rows, one_head.MIN_ROWS),
+    )
 
 
 def draw_overlap(arrays, lengths: tuple):
@@ -186,7 +190,7 @@ def measure_scores(
       seed: The seed of the heads.
     """
     keys = jax.random.split(jax.random.key(seed), heads)
-    measured_RxCxS = []
+    measured_RxCxS = []  # C: two, one or no shared token
     for rho in rhos:
         chunks = [
             np.asarray(_covariances(keys[i : i + chunk], rho, length, width), float)

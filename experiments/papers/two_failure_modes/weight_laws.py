@@ -130,9 +130,9 @@ def draw_weight_laws(
     figure, (left, *axes) = plots.row(1 + len(panels), (plots.PAGE, 2.2))
     labels = {f"width={n}/heads={h}": f"{n}, {h}" for n, h in sizes}
     labels |= {f"law={law}": law for law in LAWS}
-    for place, name in enumerate(labels):
+    for x, name in enumerate(labels):
         values_S = arrays[f"crossing_beta/{name}"]
-        left.plot(np.full(len(values_S), place), values_S, "o", ms=2, color=plots.COLOURS[0])
+        left.plot(np.full(len(values_S), x), values_S, "o", ms=2, color=plots.COLOURS[0])
     left.set_xticks(range(len(labels)), labels.values(), rotation=60, ha="right")
     left.set(ylabel=r"$\beta$", ylim=(0, None))
     plots.set_title(left, r"entropy is half of $\ln T$: width, heads; law")

@@ -25,7 +25,7 @@ def test_a_fit_in_a_figure_trains_in_float32_and_marks_divergence():
     task = CausalText(window=4)
     sizes = dict(vocab_size=task.vocab_size, length=4, width=4, feed_forward=("none",))
     model = recall(**sizes, dtype=jnp.float32, param_dtype=jnp.float32)
-    partition = Partition(allocation.RULES)
+    partition = Partition(allocation.PARTITION_RULES)
     constant = optim.schedule("constant", 3, 0)
     tx = optim.optimizer(partition, {"train": optim.SGD()}, 0.0, constant)
     with jax.enable_x64(True):
@@ -53,7 +53,7 @@ def test_widths_keep_the_total_of_parameters():
             sizes = dict(vocab_size=3, length=3, width=d, mlp_multiplier=max(multiplier, 1))
             model = recall(**sizes, feed_forward=kinds)
             shapes = jax.eval_shape(model.init, jax.random.key(0), tokens)["params"]
-            trained = Partition(allocation.RULES).count(shapes)["train"]
+            trained = Partition(allocation.PARTITION_RULES).count(shapes)["train"]
             assert abs(trained / total - 1) < 0.04
             mlp = sum(
                 leaf.size for block in shapes.values() for leaf in jax.tree.leaves(block.get("mlp"))
