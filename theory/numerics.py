@@ -73,12 +73,12 @@ def states_at(stops: jax.Array, advance: Callable, start: Any, read: Callable) -
       The pytree read(state) with a leading axis of S stops.
     """
 
-    def until(state, segment):
+    def run_segment(state, segment):
         state = jax.lax.fori_loop(segment[0], segment[1], advance, state)
         return state, read(state)
 
     bounds = jnp.stack([jnp.concatenate([jnp.zeros(1, int), stops[:-1]]), stops], axis=-1)
-    return jax.lax.scan(until, start, bounds)[1]
+    return jax.lax.scan(run_segment, start, bounds)[1]
 
 
 def chebyshev_sum(x: jax.Array, coefficients: np.ndarray) -> jax.Array:

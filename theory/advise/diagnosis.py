@@ -75,6 +75,7 @@ def _judge(question: Question) -> dict[str, Any]:
         "rho0": float(layers.cosine[0]),
         "assumptions": list(question.assumptions),
         "beta": beta,
+        # The paper's formula has the width of a head in place of the width.
         "beta_by_the_papers_formula": beta / net.heads,
         # JSON has no infinity: null means that no value works.
         "critical_beta": _finite(beta_c),

@@ -69,6 +69,7 @@ def row_tables(T: float) -> Tables:
         rows = [row_statistics(s, T) for s in spread_at(x) * np.sqrt(np.log(T))]
         return chebyshev_fit(np.array([value_of(row, x_i) for row, x_i in zip(rows, x)]))
 
+    # The series of longer rows need more terms.
     n = 32 if T <= 1024 else 48 if T <= 1e5 else 72
     return Tables(
         fit(n, lambda row, _: np.log(T * row.self_overlap)),

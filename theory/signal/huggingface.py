@@ -274,9 +274,9 @@ DEFAULTS = {
     "rotated": (),
     "learned_positions": False,
 }
-ROTARY = "rotary positions count only by the share of a common direction that they preserve"
+ROTARY = "of rotary positions only the effect on a direction that all keys share is included"
 SCALED = "rotary positions are not scaled for long texts"
-NOPE = "blocks without rotary positions count as the others"
+NOPE = "blocks without rotary positions are treated like the others"
 CAPPED = "limits of scores, queries and keys are left out; they are far above the initial values"
 PYTHIA = "weights are those of transformers; the Pythia suite used smaller ones"
 READERS: dict[str, Callable[[ConfigFields, int | None], Reading]] = {

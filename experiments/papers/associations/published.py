@@ -188,8 +188,8 @@ def _measure_revision(
     if prompts[0].wrong:
         tokens["wrong"] = first_tokens([p.wrong for p in prompts])
 
-    def values(cut: Any) -> dict[str, list[float | None]]:
-        logs_BxV = next_token.log_probabilities(model, cut, batch)
+    def values_at(params: Any) -> dict[str, list[float | None]]:
+        logs_BxV = next_token.log_probabilities(model, params, batch)
         is_finite_B = next_token.is_finite(logs_BxV)
         quantities = {}
         for name, token_B in tokens.items():
@@ -201,7 +201,7 @@ def _measure_revision(
             for name, numbers in quantities.items()
         }
 
-    by_cut = {WHOLE: values(params)}
+    by_cut = {WHOLE: values_at(params)}
     if settings["fractions"]:
         flat = paths.flatten(params)
         for path in matching_matrices(params, settings["matrix"]):
@@ -211,7 +211,7 @@ def _measure_revision(
                 rank = surgery.rank_of(kernel, fraction)
                 cut = surgery.recompose(*parts, rank).astype(kernel.dtype)
                 name = f"{path.removesuffix('/kernel')}@{fraction:g}"
-                by_cut[name] = values(paths.replace(params, {path: cut}))
+                by_cut[name] = values_at(paths.replace(params, {path: cut}))
     return {"revision": revision, "values": by_cut, "notes": list(batch.notes)}
 
 

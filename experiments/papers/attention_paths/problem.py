@@ -59,6 +59,7 @@ class Example(NamedTuple):
         return self.accuracy(mean)
 
     def solve(self, width: float, temperature: float) -> attention_paths.OrderParameter:
+        """Returns the theory's order parameter of networks of this width."""
         return attention_paths.order_parameter(
             self.attentioned, self.labels, width, temperature, self.heads
         )

@@ -140,7 +140,7 @@ def _check_memory(arrays: dict[str, np.ndarray], file: str) -> None:
     labels, paths = arrays["labels"], math.prod(heads)
     n = arrays.get("attentioned", arrays.get("tokens", np.zeros(1))).shape[-1]
     outputs = labels.shape[1] if labels.ndim == 2 else 1
-    # Three copies of the inputs, and U with the memory of L-BFGS, in bytes.
+    # Bytes of three copies of the inputs, and of 45 arrays like U: L-BFGS stores 20 pairs of them.
     need = 8 * (3 * len(labels) * paths * n * outputs**2 + 45 * (paths * outputs) ** 2)
     free = free_memory()
     if free is not None and need > free:

@@ -73,7 +73,7 @@ def measure_phase(beta_max: float, points: int, measured: tuple, heads: Heads) -
       heads: The random heads.
     """
 
-    def theory(beta, rho, **lengths):
+    def theory(beta, rho, **lengths):  # the predicted cosines at several numbers of tokens
         return {n: attention_cosine(beta[:, None], rho[None], T) for n, T in lengths.items()}
 
     beta, rho = np.linspace(0, beta_max, points), np.linspace(0, 1, points)
