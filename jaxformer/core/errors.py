@@ -7,7 +7,7 @@ from dataclasses import fields
 from numbers import Integral, Real
 from typing import Any
 
-# The declared type of a field, its name in errors, and the class of accepted values.
+# {declared type of a field: (its name in errors, the class of accepted values)}
 FIELD_TYPES = {
     int: ("a whole number", Integral),
     float: ("a number", Real),
@@ -19,19 +19,19 @@ FIELD_TYPES = {
 class UserError(ValueError):
     """Wrong input. Commands print it without a traceback."""
 
-    exit_code = 2  # of the command that it ends
+    exit_code = 2  # of a command that ends with this error
 
 
 class NotFiniteError(UserError):
-    """Numbers of a network that are nan or infinite. Valid results have been written."""
+    """Nan or infinite numbers in a network. The results before them have been written."""
 
     exit_code = 1
 
 
 def one_line(text: object, max_length: int = 500) -> str:
-    """Returns foreign text as one line without control characters, safe for a terminal."""
+    """Returns any text as one line without control characters, safe for a terminal."""
     line = " ".join(str(text).split())
-    line = "".join(sign if sign.isprintable() else "?" for sign in line)
+    line = "".join(char if char.isprintable() else "?" for char in line)
     return line if len(line) <= max_length else f"{line[:max_length]}.."
 
 
@@ -83,8 +83,8 @@ def check_types(dataclass: type, values: Mapping[str, Any]) -> None:
     """Raises a UserError unless numbers, booleans and strings have the types of their fields.
 
     Args:
-        dataclass: declares the types; those not in `FIELD_TYPES` are not checked.
-        values: values of its fields by name.
+        dataclass: declares the types. Those that FIELD_TYPES lacks are not checked.
+        values: the values of its fields by name.
     """
     types = {field.name: field.type for field in fields(dataclass)}
     for name, value in values.items():

@@ -1,4 +1,4 @@
-"""Reads the config.json of a published model by the table `hub_families.FAMILIES`.
+"""Reads the config.json of a published model with the table `hub_families.FAMILIES`.
 
 This module does not import jax.
 """
@@ -35,7 +35,7 @@ ALIASES = {
 def read_config(config: Config) -> Numbers:
     """Returns the numbers of a published model: the arguments of a `PretrainedSpec`.
 
-    The rotary positions are a dictionary of the arguments of a `Rotary`.
+    Rotary positions are given as a dictionary of the arguments of a `Rotary`.
 
     Args:
       config: the content of config.json.
@@ -79,12 +79,13 @@ def _fields_of(row: Family) -> set[str]:
 
 
 def _numbers(config: Config, row: Family) -> Numbers:
+    """Returns the arguments of a `PretrainedSpec`; raises KeyError for a missing field."""
     numbers = {"family": config["model_type"]}
-    for number, (name, default) in row.fields.items():
-        names = (name, *ALIASES.get(name, ()))
-        numbers[number] = next((config[x] for x in names if x in config), default)
-        if numbers[number] is REQUIRED:
-            raise KeyError(name)
+    for argument, (field, default) in row.fields.items():
+        names = (field, *ALIASES.get(field, ()))
+        numbers[argument] = next((config[name] for name in names if name in config), default)
+        if numbers[argument] is REQUIRED:
+            raise KeyError(field)
     check_choice("activation", numbers["act"], ACTIVATIONS)
     numbers["act"] = ACTIVATIONS[numbers["act"]]
     numbers |= row.constants
@@ -95,8 +96,9 @@ def _numbers(config: Config, row: Family) -> Numbers:
             raise UserError(f"{heads} heads do not divide the width {width}.")
         numbers["head_width"] = width // heads
     # A field that config.json lacks or that is null has the value None here.
-    optional = {"kv_heads": heads, "mlp_width": 4 * width, "clip": 0.0}
-    for name, value in (optional | {"score_cap": 0.0, "logit_cap": 0.0}).items():
+    defaults = {"kv_heads": heads, "mlp_width": 4 * width}
+    defaults |= {"clip": 0.0, "score_cap": 0.0, "logit_cap": 0.0}
+    for name, value in defaults.items():
         if numbers.get(name) is None:
             numbers[name] = value
     if row.windows is not None:

@@ -28,7 +28,7 @@ from jaxformer.core.hub_fields import (
     Numbers,
     alternating_windows,
     gemma3_windows,
-    local_layers,
+    gpt_neo_windows,
     qwen_windows,
     smollm3_windows,
     uniform_window,
@@ -65,6 +65,7 @@ class Family:
     further: tuple[str, ...] = ()
 
 
+# Parts of the columns `fields` (SIZES to RMS, GPT) and `constants` that several families share.
 SIZES = {
     "vocab_size": ("vocab_size", REQUIRED),
     "length": ("max_position_embeddings", REQUIRED),
@@ -85,7 +86,7 @@ LLAMA = SIZES | GROUPED | UNTIED | SILU | RMS
 GATED_RMS = {"norm": "rms", "gated": True}
 GEMMA = GATED_RMS | {"gain_offset": 1.0}
 ALL_BIASES = {"qkv_bias": True, "out_bias": True, "mlp_bias": True}
-GPT = {  # names of GPT-2 and GPT-J
+GPT = {  # the names of fields in GPT-2 and GPT-J
     "vocab_size": ("vocab_size", REQUIRED),
     "length": ("n_positions", REQUIRED),
     "width": ("n_embd", REQUIRED),
@@ -119,8 +120,13 @@ FAMILIES: dict[str, Family] = {
         | {"eps": ("layer_norm_epsilon", 1e-5), "alibi": ("alibi", False)}
         | {name: ("bias", False) for name in ALL_BIASES},
         finish=finish_falcon,
-        further=("new_decoder_architecture", "multi_query", "parallel_attn", "head_dim")
-        + ("num_ln_in_parallel_attn",),
+        further=(
+            "new_decoder_architecture",
+            "multi_query",
+            "parallel_attn",
+            "head_dim",
+            "num_ln_in_parallel_attn",
+        ),
     ),
     "gemma": Family(
         LLAMA | TIED | ATTENTION_BIAS | {"act": ("hidden_act", "gelu_pytorch_tanh")},
@@ -169,7 +175,7 @@ FAMILIES: dict[str, Family] = {
         | {"layers": ("num_layers", REQUIRED), "heads": ("num_heads", REQUIRED)}
         | {"mlp_width": ("intermediate_size", None)},
         {"out_bias": True, "mlp_bias": True, "learned_positions": True, "score_scale": 1.0},
-        windows=local_layers,
+        windows=gpt_neo_windows,
         rotary=None,
         further=("attention_types", "attention_layers", "window_size"),
     ),

@@ -1,4 +1,4 @@
-"""Readers of the fields of config.json for rotary positions and windows, and the check of fields.
+"""Reads rotary positions and attention windows from a config.json, and refuses unknown fields.
 
 This module does not import jax.
 """
@@ -12,16 +12,26 @@ from jaxformer.core.errors import UserError, check_choice, one_line
 
 Config = Mapping[str, Any]
 Numbers = dict[str, Any]  # the arguments of a PretrainedSpec
-Windows = tuple[int, tuple[bool, ...]]  # the window, and which blocks have it; (): all blocks
+# The length of the window, and whether each block attends to a window; (): all blocks do.
+Windows = tuple[int, tuple[bool, ...]]
 WINDOW_FIELDS = (
-    *("sliding_window", "use_sliding_window", "max_window_layers", "layer_types"),
-    *("sliding_window_pattern", "_sliding_window_pattern"),
+    "sliding_window",
+    "use_sliding_window",
+    "max_window_layers",
+    "layer_types",
+    "sliding_window_pattern",
+    "_sliding_window_pattern",
 )
 ROTARY_FIELDS = (
-    *("rope_theta", "rope_scaling", "rope_parameters", "rotary_emb_base", "rotary_pct"),
-    *("partial_rotary_factor", "original_max_position_embeddings"),
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "rotary_emb_base",
+    "rotary_pct",
+    "partial_rotary_factor",
+    "original_max_position_embeddings",
 )
-ROTARY_NAMES = {"default": "plain", "su": "longrope"}  # {kind in transformers: ours}
+ROTARY_NAMES = {"default": "plain", "su": "longrope"}  # {kind in transformers: kind of `Rotary`}
 ROTARY_KINDS = ("plain", "linear", "dynamic", "llama3", "longrope", "yarn")
 # Patterns of fields that do not change the function of a network in inference.
 HARMLESS = re.compile(
@@ -43,15 +53,17 @@ HARMLESS = re.compile(
         )
     )
 )
+# Patterns of factors, which have no effect if they are 1.
 NEUTRAL_AT_ONE = re.compile(r".*(multiplier|scale|scaling|scalar|factor)")
-EMPTY = (None, False, "", [], {}, ())
+EMPTY = (None, False, "", [], {}, ())  # values of a field that turn nothing on
 
 
 def check_fields(config: Config, known: Iterable[str]) -> None:
     """Raises for a field that is unknown and may change the function of the network."""
     known = set(known)
     for field, value in config.items():
-        is_empty = any(type(value) is type(x) and value == x for x in EMPTY)
+        # The comparison of types keeps 0, which equals False, from counting as empty.
+        is_empty = any(type(value) is type(empty) and value == empty for empty in EMPTY)
         is_neutral = value == 1 and NEUTRAL_AT_ONE.fullmatch(field)
         if field in known or is_empty or is_neutral or HARMLESS.fullmatch(field):
             continue
@@ -63,7 +75,7 @@ def check_fields(config: Config, known: Iterable[str]) -> None:
 def read_rotary(
     config: Config, head_width: int, share: float, base: float, is_partial: bool = False
 ) -> dict[str, Any]:
-    """Returns the arguments of a `Rotary`.
+    """Reads the rotary positions. Returns the arguments of a `Rotary`.
 
     It reads the fields of older configs (rope_theta, rope_scaling, rotary_pct, rotary_emb_base)
     and the section rope_parameters of transformers 5.
@@ -82,8 +94,8 @@ def read_rotary(
         )
     theta = config.get("rope_theta", config.get("rotary_emb_base", base))
     theta = section.get("rope_theta", theta)
-    field = config.get("partial_rotary_factor", config.get("rotary_pct", share))
-    share = section.get("partial_rotary_factor", field)
+    share = config.get("partial_rotary_factor", config.get("rotary_pct", share))
+    share = section.get("partial_rotary_factor", share)
     if not is_partial and share != 1:
         raise UserError(
             f"partial_rotary_factor: {share} is not supported for {config['model_type']}."
@@ -91,7 +103,7 @@ def read_rotary(
     numbers: dict[str, Any] = {"width": int(head_width * share), "base": float(theta)}
     kind = str(section.get("rope_type") or section.get("type") or "default")
     kind = ROTARY_NAMES.get(kind, kind)
-    if config["model_type"] == "phi3" and kind == "yarn":  # the name in its first release
+    if config["model_type"] == "phi3" and kind == "yarn":  # longrope in the first release of Phi-3
         kind = "longrope"
     check_choice("rotary scaling", kind, ROTARY_KINDS)
     return numbers if kind == "plain" else numbers | _scaling(kind, section, config)
@@ -99,25 +111,29 @@ def read_rotary(
 
 def _scaling(kind: str, section: Config, config: Config) -> dict[str, Any]:
     """Returns the arguments of a scaled `Rotary` besides its width and base."""
-    longest = config["max_position_embeddings"]
-    pretraining = config.get("original_max_position_embeddings")
-    pretraining = pretraining or section.get("original_max_position_embeddings") or longest
+    max_length = config["max_position_embeddings"]
+    pretraining_length = (
+        config.get("original_max_position_embeddings")
+        or section.get("original_max_position_embeddings")
+        or max_length
+    )
     if kind == "linear":
         return {"kind": kind, "factor": float(section["factor"])}
     if kind == "dynamic":
         return {
             "kind": kind,
             "factor": float(section["factor"]),
-            "pretraining_length": int(longest),
+            "pretraining_length": int(max_length),
         }
-    numbers: dict[str, Any] = {"kind": kind, "pretraining_length": int(pretraining)}
+    numbers: dict[str, Any] = {"kind": kind, "pretraining_length": int(pretraining_length)}
     if kind == "llama3":
         numbers |= {"low": section["low_freq_factor"], "high": section["high_freq_factor"]}
         return numbers | {"factor": float(section["factor"])}
-    factor, scale = section.get("factor") or longest / pretraining, section.get("attention_factor")
+    factor = section.get("factor") or max_length / pretraining_length
+    scale = section.get("attention_factor")
     if kind == "longrope":
         if scale is None and factor > 1:
-            scale = math.sqrt(1 + math.log(factor) / math.log(pretraining))
+            scale = math.sqrt(1 + math.log(factor) / math.log(pretraining_length))
         scale = 1.0 if scale is None else scale
         numbers |= {"short": tuple(section["short_factor"]), "long": tuple(section["long_factor"])}
         return numbers | {"scale": float(scale)}
@@ -144,7 +160,11 @@ def _yarn_scale(factor: float, scale: float | None, scale_all: float | None) -> 
 
 
 def uniform_window(default: int | None) -> Callable[[Config, int], Windows]:
-    """Returns a reader of one window for all blocks."""
+    """Returns a reader of families in which all blocks have the same window, or none has one.
+
+    Args:
+        default: the window if the field sliding_window is missing; None: no window.
+    """
 
     def read(config: Config, layers: int) -> Windows:
         window = config.get("sliding_window", default) or 0
@@ -166,13 +186,13 @@ def smollm3_windows(config: Config, layers: int) -> Windows:
     """Reads SmolLM3: blocks without rotary positions have the window."""
     interval = config.get("no_rope_layer_interval", 4)
     rotated = config.get("no_rope_layers") or [(i + 1) % interval for i in range(layers)]
-    return _optional_windows(config, layers, [not x for x in rotated[:layers]])
+    return _optional_windows(config, layers, [not is_rotated for is_rotated in rotated[:layers]])
 
 
 def _optional_windows(config: Config, layers: int, default: list[bool]) -> Windows:
     window = config.get("sliding_window") if config.get("use_sliding_window") else None
     if not window:
-        _layer_types(config, layers, ())  # checks the field
+        _layer_types(config, layers, ())  # raises for a wrong field
         return 0, ()
     return window, _layer_types(config, layers, default)
 
@@ -204,8 +224,11 @@ def _layer_types(config: Config, layers: int, default: Iterable[bool]) -> tuple[
     return tuple(kind == "sliding_attention" for kind in kinds)
 
 
-def local_layers(config: Config, layers: int) -> Windows:
-    """Reads GPT-Neo: attention_types is a list of [kinds, repetitions]."""
+def gpt_neo_windows(config: Config, layers: int) -> Windows:
+    """Reads GPT-Neo: blocks of the kind "local" have the window.
+
+    The field attention_types is a list of [kinds of consecutive blocks, repetitions].
+    """
     types = config.get("attention_types")
     if types is None:
         kinds = (["global", "local"] * layers)[:layers]

@@ -1,6 +1,6 @@
-"""Names in config.json files of Hugging Face and our names. This module does not import jax."""
+"""Names in config.json files of Hugging Face and in jaxformer. This module does not import jax."""
 
-# {activation function in transformers: ours}
+# {activation function in transformers: in jaxformer}
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",

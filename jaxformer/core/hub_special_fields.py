@@ -10,16 +10,19 @@ from jaxformer.core.hub_fields import Config, Numbers, read_rotary
 
 
 def finish_gpt2(config: Config, numbers: Numbers) -> None:
-    """Leaves scores unscaled if the config says so."""
+    """Reads GPT-2: scores are not scaled if scale_attn_weights is false."""
     if config.get("scale_attn_weights") is False:
         numbers["score_scale"] = 1.0
 
 
 def finish_gemma(config: Config, numbers: Numbers) -> None:
-    """Scales the embedding by sqrt(width) and, from Gemma 2 on, the scores by a field."""
+    """Reads Gemma: the embedding is scaled by sqrt(width).
+
+    From Gemma 2 on, a field determines the scale of the scores.
+    """
     numbers["embed_scale"] = numbers["width"] ** 0.5
     if config["model_type"] == "gemma":
-        # Early configs name the exact function and mean the tanh approximation.
+        # Early configs name the exact gelu, but the models use the tanh approximation.
         numbers["act"] = "gelu_tanh" if numbers["act"] == "gelu" else numbers["act"]
     else:
         numbers["score_scale"] = config.get("query_pre_attn_scalar", 256) ** -0.5
@@ -38,7 +41,11 @@ def finish_gemma3(config: Config, numbers: Numbers) -> None:
 
 
 def per_head_norm(norm: str) -> Callable[[Config, Numbers], None]:
-    """Returns a reader of the field qk_layernorm, which adds norms of queries and keys."""
+    """Returns a reader of the field qk_layernorm, which adds norms of queries and keys.
+
+    Args:
+        norm: the `qk_norm` of the network if the field is true.
+    """
 
     def read(config: Config, numbers: Numbers) -> None:
         if config.get("qk_layernorm"):
@@ -48,14 +55,14 @@ def per_head_norm(norm: str) -> Callable[[Config, Numbers], None]:
 
 
 def finish_stablelm(config: Config, numbers: Numbers) -> None:
-    """Adds the norms of queries and keys; parallel branches share one norm."""
+    """Reads StableLM: adds the norms of queries and keys; parallel branches share one norm."""
     per_head_norm("each_head")(config, numbers)
     numbers["shared_norm"] = numbers["parallel"]
     refuse_head_dim(config, numbers)
 
 
 def refuse_head_dim(config: Config, numbers: Numbers) -> None:
-    """Raises a UserError if the heads together are not as wide as the model."""
+    """Raises a UserError unless all heads together are as wide as the model."""
     # The rows of some families do not read head_dim into the numbers.
     head_width = config.get("head_dim") or numbers["head_width"]
     if head_width * numbers["heads"] != numbers["width"]:
@@ -66,13 +73,13 @@ def refuse_head_dim(config: Config, numbers: Numbers) -> None:
 
 
 def finish_gptj(config: Config, numbers: Numbers) -> None:
-    """Rotates the first `rotary_dim` numbers of each head, in neighbouring pairs."""
+    """Reads GPT-J: neighbouring pairs of the first rotary_dim numbers of each head are rotated."""
     width = config.get("rotary_dim", 64) or numbers["head_width"]
     numbers["rotary"] = {"width": width, "base": 10_000.0, "interleaved": True}
 
 
 def finish_smollm3(config: Config, numbers: Numbers) -> None:
-    """Leaves out the rotation in some blocks, every fourth one by default."""
+    """Reads SmolLM3: some blocks, by default every fourth one, have no rotary positions."""
     layers, interval = numbers["layers"], config.get("no_rope_layer_interval", 4)
     rotated = config.get("no_rope_layers")
     if rotated is None:
@@ -83,20 +90,19 @@ def finish_smollm3(config: Config, numbers: Numbers) -> None:
 
 
 def finish_opt(config: Config, numbers: Numbers) -> None:
-    """Reads OPT: positions begin at row 2, and OPT-350M has norms after the residual sums."""
+    """Reads OPT: OPT-350M has norms after the residual sums and a narrower embedding."""
     if config.get("do_layer_norm_before") is False:
         numbers |= {"norm_at": "sum", "final_norm": False}
     elif config.get("_remove_final_layer_norm"):
         numbers["final_norm"] = False
-    projected = config.get("word_embed_proj_dim") or numbers["width"]
-    numbers["embed_width"] = 0 if projected == numbers["width"] else projected
+    embed_width = config.get("word_embed_proj_dim") or numbers["width"]
+    numbers["embed_width"] = 0 if embed_width == numbers["width"] else embed_width
 
 
 def finish_falcon(config: Config, numbers: Numbers) -> None:
-    """Reads Falcon: the new architecture groups keys; the old one has one key head, or all."""
+    """Reads Falcon: the new architecture groups keys, the old one has one key head or all."""
     is_new, is_parallel = config.get("new_decoder_architecture"), config.get("parallel_attn", True)
-    norms = config.get("num_ln_in_parallel_attn")
-    norms = norms or (2 if is_new else 1)
+    norms = config.get("num_ln_in_parallel_attn") or (2 if is_new else 1)
     if (is_new and not is_parallel) or (norms == 2 and not is_new):
         raise UserError(
             f"parallel_attn: {is_parallel} with num_ln_in_parallel_attn: {norms} and "
@@ -111,13 +117,15 @@ def finish_falcon(config: Config, numbers: Numbers) -> None:
 
 
 def finish_encoder(config: Config, numbers: Numbers) -> None:
-    """Reads BERT and RoBERTa: without a head for masked tokens the output is the last states."""
-    named = " ".join(config.get("architectures") or ["ForMaskedLM"])
-    has_head = any(x in named for x in ("ForMaskedLM", "ForPreTraining", "LMHead", "ForCausalLM"))
+    """Reads BERT and RoBERTa. A model without a language-model head returns its last states."""
+    architectures = " ".join(config.get("architectures") or ["ForMaskedLM"])
+    names_of_heads = ("ForMaskedLM", "ForPreTraining", "LMHead", "ForCausalLM")
+    has_head = any(name in architectures for name in names_of_heads)
     is_roberta = config["model_type"] == "roberta"
     numbers["causal"] = bool(config.get("is_decoder"))
-    numbers["head_act"] = "" if not has_head else "gelu" if is_roberta else numbers["act"]
+    head_act = "gelu" if is_roberta else numbers["act"]
+    numbers["head_act"] = head_act if has_head else ""
     numbers |= {"unembed_bias": has_head, "has_logits": has_head}
-    if is_roberta:  # the row after that of the padding token is the first position
+    if is_roberta:  # its first position is the row after that of the padding token
         pad = config.get("pad_token_id", 1)
         numbers |= {"pad": pad, "position_offset": pad + 1, "length": numbers["length"] - pad - 1}

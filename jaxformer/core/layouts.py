@@ -1,7 +1,7 @@
 """Layouts of traced values: which mesh axes split an activation, and loops over parts of a batch.
 
-The mesh is that of the parameters, which each value computed from them carries along. Without a
-mesh, or on one device, all functions leave the program as it is.
+The functions take the mesh from the sharding of a value: JAX passes the mesh of the parameters on
+to every value that is computed from them. Without a mesh, or on one device, they change nothing.
 """
 
 import math
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from jaxformer.core.sharding import AXES, BATCH_AXES, Axis, dividing
+from jaxformer.core.sharding import AXES, BATCH_AXES, Axis, axes_that_divide
 
 
 def shard_activation(x: jax.Array, *axes: Axis) -> jax.Array:
@@ -32,12 +32,14 @@ def shard_activation(x: jax.Array, *axes: Axis) -> jax.Array:
     if mesh is None:
         return x
     all_axes = (BATCH_AXES, *axes)
-    parts = [dividing(size, axis, mesh) for size, axis in zip(x.shape, all_axes, strict=False)]
+    parts = [
+        axes_that_divide(size, axis, mesh) for size, axis in zip(x.shape, all_axes, strict=False)
+    ]
     return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P(*parts)))
 
 
-def gathered(parameter: jax.Array, *axes: Axis) -> jax.Array:
-    """Gathers a parameter, so that XLA communicates it instead of the activations it multiplies.
+def gather_parameter(parameter: jax.Array, *axes: Axis) -> jax.Array:
+    """Gathers a parameter: XLA then communicates it instead of the activations it multiplies.
 
     Args:
         parameter: a parameter that may be split along the axis "fsdp".
@@ -46,7 +48,9 @@ def gathered(parameter: jax.Array, *axes: Axis) -> jax.Array:
     mesh = mesh_of(parameter)
     if mesh is None:
         return parameter
-    parts = [dividing(size, axis, mesh) for size, axis in zip(parameter.shape, axes, strict=True)]
+    parts = [
+        axes_that_divide(size, axis, mesh) for size, axis in zip(parameter.shape, axes, strict=True)
+    ]
     return jax.lax.with_sharding_constraint(parameter, NamedSharding(mesh, P(*parts)))
 
 
@@ -59,14 +63,14 @@ def mesh_of(x: jax.Array) -> Any:
 def map_parts(function: Callable, *arrays: jax.Array) -> Any:
     """Applies a function of a batch to the part of the batch on each device, inside jit.
 
-    A loop over positions then computes a share of each step on every device.
+    If the function loops over positions, each iteration then runs on all devices at once.
 
     Args:
         function: a function of arrays with a leading batch axis.
         arrays: its arguments for the whole batch.
     """
     mesh, size = mesh_of(arrays[0]), arrays[0].shape[0]
-    if mesh is None or dividing(size, BATCH_AXES, mesh) is None:
+    if mesh is None or axes_that_divide(size, BATCH_AXES, mesh) is None:
         return function(*arrays)
     parts = math.prod(mesh.shape[axis] for axis in BATCH_AXES)
     split = [shard_activation(x.reshape(parts, size // parts, *x.shape[1:])) for x in arrays]
@@ -75,7 +79,9 @@ def map_parts(function: Callable, *arrays: jax.Array) -> Any:
 
 
 def map_examples(function: Callable, examples: Any, batch_size: int, mesh: Mesh | None) -> Any:
-    """Maps a function over examples inside jit, `batch_size` at once, spread over the batch axes.
+    """Maps a function over examples inside jit, at most about `batch_size` at once.
+
+    The examples of a chunk are split over the batch axes of the mesh.
 
     Args:
         function: a function of one example; its activations pass `shard_activation`.
@@ -88,12 +94,14 @@ def map_examples(function: Callable, examples: Any, batch_size: int, mesh: Mesh 
         return jax.lax.map(function, examples, batch_size=batch_size)
     total = jax.tree.leaves(examples)[0].shape[0]
     chunks = -(-total // batch_size)
-    size = -(-total // (chunks * parts)) * parts  # examples of a chunk, the same on each device
-    whole = NamedSharding(mesh, P(None, BATCH_AXES))
+    size = -(-total // (chunks * parts)) * parts  # of a chunk: a multiple of `parts`
+    chunk_sharding = NamedSharding(mesh, P(None, BATCH_AXES))
 
     def in_chunks(x):
         x = jnp.pad(x, [(0, chunks * size - total)] + [(0, 0)] * (x.ndim - 1), mode="edge")
-        return jax.lax.with_sharding_constraint(x.reshape(chunks, size, *x.shape[1:]), whole)
+        return jax.lax.with_sharding_constraint(
+            x.reshape(chunks, size, *x.shape[1:]), chunk_sharding
+        )
 
     mapped = jax.vmap(function, spmd_axis_name=BATCH_AXES)
     results = jax.lax.map(mapped, jax.tree.map(in_chunks, examples))

@@ -1,4 +1,4 @@
-"""Optimizers: a schedule with peak 1, a spec for each label, gradient clipping.
+"""Optimizers: a schedule with peak 1, AdamW or SGD for each label, and gradient clipping.
 
 The learning rate is no part of the optimizer. `training.step` multiplies the update by the rate in
 the state, so that one compiled program trains a population with several rates.
@@ -16,7 +16,7 @@ from jaxformer.core.partition import Partition
 
 @dataclass(frozen=True)
 class AdamW:
-    """AdamW without decay of vectors (biases, norm gains), as in Hugging Face's trainer."""
+    """AdamW that does not decay vectors (biases, norm gains), as in Hugging Face's trainer."""
 
     b1: float = 0.9  # decay of the mean of gradients
     b2: float = 0.999  # decay of the mean of squared gradients
@@ -98,7 +98,7 @@ def optimizer(
         partition: maps parameters to labels.
         specs: {label: optimizer}.
         clip: largest global norm of the gradient; 0 turns clipping off.
-        factor: the schedule.
+        factor: the schedule with peak 1, which multiplies every update.
     """
     check_range("optim.clip", clip, 0)
     by_label = {

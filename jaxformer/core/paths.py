@@ -71,7 +71,7 @@ def matches(pattern: str, path: str, modules: bool = False) -> bool:
     Args:
         pattern: a regular expression.
         path: the address of a parameter or activation.
-        modules: whether a match of a module above the path counts, too.
+        modules: whether it is enough that the pattern matches a module above the path.
     """
     if re.fullmatch(pattern, path):
         return True
@@ -117,8 +117,8 @@ def check_pattern(pattern: str) -> None:
 
     Python's `re` backtracks: "(a+)+b" tries every way to cut a path into pieces, which takes
     longer than the age of the universe. Two rules exclude such patterns. A repeated group contains
-    neither repetitions nor alternatives. The ways of matching a path are at most ten million, which
-    a sequence of six `.*` reaches.
+    neither repetitions nor alternatives. A path can be matched in at most MAX_MATCH_WAYS ways; a
+    sequence of six `.*` reaches this number.
     """
     if len(pattern) > MAX_PATTERN_LENGTH:
         raise UserError(
@@ -139,9 +139,9 @@ class _Group:
     """The part of a pattern between two parentheses, as far as it has been read."""
 
     def __init__(self):
-        self.ways = [1.0]  # of each alternative
-        self.is_plain = True  # without repetitions and alternatives
-        self.last_ways, self.last_is_plain = 1.0, True  # of the last part
+        self.ways = [1.0]  # ways of matching each alternative
+        self.is_plain = True  # whether it has neither repetitions nor alternatives
+        self.last_ways, self.last_is_plain = 1.0, True  # of the part that was added last
 
     def add(self, ways: float, is_plain: bool) -> None:
         self.ways[-1] *= ways
@@ -164,7 +164,7 @@ class _Group:
 def _count_ways(pattern: str) -> float:
     """Returns about how many ways `re` may try to match a path with a valid pattern.
 
-    Alternatives add, parts of a sequence multiply.
+    The ways of alternatives are added, those of parts in a sequence are multiplied.
     """
     groups = [_Group()]
     for token in TOKEN.finditer(pattern):

@@ -24,8 +24,9 @@ class DataSettings:
     """Sizes of the training and held-out sets, and the seed of the held-out sets.
 
     `split` applies to tasks whose examples are drawn. "redraw" draws the held-out sets first and
-    removes them from training; few short examples then remain for training. "hash" gives each set a
-    share of all possible examples, so that all three have the same distribution.
+    removes them from training. A task with few possible examples then has few left for training.
+    "hash" gives each set a share of all possible examples, so that all three have the same
+    distribution.
     """
 
     seed: int = 12345  # of the held-out sets, which all members share
@@ -87,7 +88,7 @@ class TrainSettings:
     target: float = 2.0
     # Validations without a new best score of any member after which a run stops; 0: never.
     patience: int = 0
-    probes: tuple[str, ...] = ()  # numbers of the forward pass to log, by name (training/probes.py)
+    probes: tuple[str, ...] = ()  # names of numbers of the forward pass to log (training/probes.py)
     loss_chunk: int = 0  # positions whose logits are in memory at once; 0: all
     # Parts of a batch that are computed in sequence, to save memory. The gradient is that of the
     # whole batch.

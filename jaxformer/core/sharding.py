@@ -1,9 +1,9 @@
-"""The device mesh, and the shardings of parameters, states and batches on it.
+"""The device mesh, and the shardings of parameters, training states and batches on it.
 
 The mesh has four axes:
 
     members each device holds some members of the population completely; they do not communicate
-    data    copies of the model, each with a part of the batch
+    data    each device has a copy of the model and a part of the batch
     fsdp    batch and parameters are split; a layer's weights are gathered when it is used
     tensor  matrices are split by columns (query, key, value, gate, in) or rows (out)
 
@@ -56,8 +56,8 @@ def make_mesh(
     """Returns a mesh of all devices, or of as many as can be used.
 
     Args:
-        data: size of the axis; 0 takes the devices that the other axes leave, as many as divide the
-            batch.
+        data: size of the axis; 0 takes as many of the devices that the other axes leave as divide
+            the batch.
         fsdp: size of the axis.
         tensor: size of the axis.
         members: size of the axis; 0 takes as many devices as divide the population.
@@ -67,7 +67,8 @@ def make_mesh(
     """
     machine = "this machine" if devices is None else "the target"
     all_devices = jax.devices() if devices is None else devices
-    n, sizes = len(all_devices), dict(data=data, fsdp=fsdp, tensor=tensor, members=members)
+    n = len(all_devices)
+    sizes = dict(data=data, fsdp=fsdp, tensor=tensor, members=members)
     for name, size in sizes.items():
         if size < (0 if name in AUTOMATIC else 1):
             raise UserError(
@@ -85,10 +86,11 @@ def make_mesh(
         )
     if not data:
         data = max(n // (members * fsdp * tensor), 1)
-        if jax.process_count() == 1:  # else a process would be left out
+        if jax.process_count() == 1:  # with several, a smaller axis would leave a process out
             data = max([d for d in range(1, data + 1) if batch_size % (d * fsdp) == 0], default=1)
     sizes = dict(members=members, data=data, fsdp=fsdp, tensor=tensor)
-    needed, shape = math.prod(sizes.values()), " x ".join(f"{k}={v}" for k, v in sizes.items())
+    needed = math.prod(sizes.values())
+    shape = " x ".join(f"{axis}={size}" for axis, size in sizes.items())
     if needed > n:
         raise UserError(f"a mesh of {shape} needs {needed} devices, {machine} has {n}.")
     # Auto: jit decides the layout of intermediates (make_mesh gives Explicit axes by default).
@@ -102,11 +104,12 @@ def make_mesh(
 
 
 def _divisors(n: int, largest: int) -> list[int]:
+    """Returns the divisors of n from 1 to `largest`."""
     return [d for d in range(1, min(n, largest) + 1) if n % d == 0]
 
 
 def over_members(function: Callable, mesh: Mesh, ins: tuple, outs: Any) -> Callable:
-    """Maps a function of a population over the devices of the axis "members", inside jit.
+    """Returns a function that splits a population over the axis "members"; for use inside jit.
 
     Args:
         function: a function of trees whose leading axis counts members.
@@ -164,10 +167,12 @@ def parameter_sharding(path: str, shape: tuple[int, ...], mesh: Mesh, lead: int 
         path: the address of the parameter, such as "block_0/attn/query/kernel".
         shape: its shape, with the leading axes.
         mesh: the mesh.
-        lead: the number of leading axes of members, 0 or 1.
+        lead: 1 if the first axis counts members, else 0.
     """
     axes = next(axes for pattern, axes in RULES if re.fullmatch(pattern, path))
-    parts = [dividing(size, axis, mesh) for size, axis in zip(shape[lead:], axes, strict=False)]
+    parts = [
+        axes_that_divide(size, axis, mesh) for size, axis in zip(shape[lead:], axes, strict=False)
+    ]
     return NamedSharding(mesh, P(*[_members(mesh)] * lead, *parts))
 
 
@@ -186,7 +191,7 @@ def state_sharding(state: Any, tx: optax.GradientTransformation, mesh: Mesh):
             lambda path, leaf: parameter_sharding(path, leaf.shape, mesh, lead=1), params
         )
 
-    def of_moment(moment: Any, parameter: Any, sharding: NamedSharding) -> Any:
+    def moment_sharding(moment: Any, parameter: Any, sharding: NamedSharding) -> Any:
         # optax puts a MaskedNode where a parameter belongs to another label.
         if isinstance(moment, optax.MaskedNode):
             return moment
@@ -196,7 +201,7 @@ def state_sharding(state: Any, tx: optax.GradientTransformation, mesh: Mesh):
     trainable = shardings_of(state.trainable)
     opt_state = optax.tree_map_params(
         tx,
-        of_moment,
+        moment_sharding,
         state.opt_state,
         state.trainable,
         trainable,
@@ -225,12 +230,12 @@ def put_like(tree: Any, like: Any) -> Any:
 
 
 @jax.jit
-def copied(tree: Any) -> Any:
+def copy_arrays(tree: Any) -> Any:
     """Copies all arrays of a tree, in one compiled program."""
     return jax.tree.map(jnp.copy, tree)
 
 
-def replicated(tree: Any, mesh: Mesh) -> Any:
+def replicate(tree: Any, mesh: Mesh) -> Any:
     """Replicates arrays on every device, inside jit."""
     return jax.lax.with_sharding_constraint(tree, NamedSharding(mesh, P()))
 
@@ -242,14 +247,14 @@ def shard_batch(batch: Any, mesh: Mesh) -> Any:
     )
 
 
-def dividing(size: int, axis: Axis, mesh: Any) -> Axis:
-    """Returns the mesh axes of a dimension, None if they do not divide its size."""
+def axes_that_divide(size: int, axis: Axis, mesh: Any) -> Axis:
+    """Returns `axis`, the mesh axes that split a dimension; None if they do not divide its size."""
     parts = math.prod(mesh.shape[name] for name in _axis_names(axis))
     return axis if size % parts == 0 else None
 
 
 def _members(mesh: Mesh) -> str | None:
-    """Returns the mesh axis of the members, None if its size is 1."""
+    """Returns the mesh axis that splits the members, None if its size is 1."""
     return "members" if mesh.shape["members"] > 1 else None
 
 

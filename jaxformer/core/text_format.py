@@ -2,7 +2,7 @@
 
 import math
 
-MAX_DECIMALS = 6  # smaller errors are written with an exponent
+MAX_DECIMALS = 6  # an error that needs more decimals is written with an exponent
 
 
 def byte_size(n: int | None) -> str:
@@ -43,6 +43,7 @@ def with_error(mean: float | None, error: float | None) -> str:
     """
     if mean is None or error is None or not math.isfinite(error):
         return number(mean)
+    # An error of 0 has no significant digits: -1 selects the other format.
     decimals = 1 - math.floor(math.log10(error)) if error > 0 else -1
     if not 0 <= decimals <= MAX_DECIMALS:
         return f"{mean:.4g} ± {error:.2g}"

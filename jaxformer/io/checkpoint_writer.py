@@ -1,8 +1,8 @@
 """Orbax checkpoints of a state: asynchronous, atomic, and verified before use.
 
 A state is saved as {path: array}, together with a JSON note: the rules of the partition, the
-seconds spent, the fingerprint of the rows. `checkpoint_reader` reads and verifies them. A damaged
-checkpoint is reported, the one before it is used, and the next save replaces it.
+seconds spent, the fingerprint of the rows. `checkpoint_reader` reads and verifies checkpoints. A
+damaged checkpoint is reported, the one before it is used, and the next save replaces it.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ class Checkpoints:
 
     Args:
         folder: the folder; it is created.
-        keep: how many checkpoints, the newest, are kept.
+        keep: how many of the newest checkpoints are kept.
     """
 
     def __init__(self, folder: str | Path, keep: int = 2):
@@ -44,7 +44,7 @@ class Checkpoints:
         self._pending: set[int] = set()  # steps that are being written
         self._damaged: set[int] = set()  # steps newer than the restored one
         self._executor = ThreadPoolExecutor(1, "checkpoint")
-        self._submission: Future[None] | None = None  # hashes a state and gives it to Orbax
+        self._submission: Future[None] | None = None  # hashes a state and passes it to Orbax
         options = ocp.CheckpointManagerOptions(max_to_keep=keep, cleanup_tmp_directories=True)
         handlers = {"state": ocp.StandardCheckpointHandler(), "note": ocp.JsonCheckpointHandler()}
         try:
@@ -85,8 +85,8 @@ class Checkpoints:
         existing = {*self._manager.all_steps()} - self._damaged
         if step in self._complete | self._pending | existing:
             return
-        # Copied, because the training loop donates its buffers while they are still read.
-        arrays = sharding.copied(flatten_state(state))
+        # Copied, because the training loop donates the buffers of the state, which are still read.
+        arrays = sharding.copy_arrays(flatten_state(state))
         if jax.process_count() == 1:
             self._submission = self._executor.submit(self._submit, step, arrays, note)
         else:  # all processes must communicate in the same order

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 
 from jaxformer.core import layouts
-from jaxformer.core.sharding import BATCH_AXES, dividing
+from jaxformer.core.sharding import BATCH_AXES, axes_that_divide
 
 TILE = 128  # tokens that the TPU kernel computes at once
 MAX_CUDNN_WIDTH = 128  # of a head, in a backward pass
@@ -99,6 +99,9 @@ def _flash_on_mesh(q_BxTxHxD: jax.Array, causal: bool) -> Any:
     mesh = layouts.mesh_of(q_BxTxHxD)
     if mesh is None:
         return attend
-    axes = (dividing(size, axis, mesh) for size, axis in zip(q_BxTxHxD.shape, LAYOUT, strict=True))
+    axes = (
+        axes_that_divide(size, axis, mesh)
+        for size, axis in zip(q_BxTxHxD.shape, LAYOUT, strict=True)
+    )
     spec = P(*axes)
     return jax.shard_map(attend, mesh=mesh, in_specs=(spec,) * 3, out_specs=spec, check_vma=False)

@@ -122,7 +122,7 @@ def embedding(rows: int, features: int, name: str, std: Any, **dtypes: Any) -> n
 def _gathered_table(*arrays: Any, dtype: Any = None, inexact: bool = True) -> list[Any]:
     """Promotes dtypes for nn.Embed, and gathers the table, its last array, on a mesh."""
     *inputs, table_VxN = promote_dtype(*arrays, dtype=dtype, inexact=inexact)
-    return [*inputs, layouts.gathered(table_VxN, "tensor", None)]
+    return [*inputs, layouts.gather_parameter(table_VxN, "tensor", None)]
 
 
 def split_heads(module: nn.Module, name: str, flat_BxTx: jax.Array, heads: int) -> jax.Array:

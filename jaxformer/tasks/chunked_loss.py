@@ -63,7 +63,7 @@ def _logits(dtype: Any, h_PxN: jax.Array, kernel_NxV: jax.Array) -> jax.Array:
 
 def _gathered(kernel_NxV: jax.Array, h_CxPxN: jax.Array) -> jax.Array:
     """Returns the kernel as all chunks use it: communicated once, in their precision."""
-    return layouts.gathered(kernel_NxV.astype(h_CxPxN.dtype), None, "tensor")
+    return layouts.gather_parameter(kernel_NxV.astype(h_CxPxN.dtype), None, "tensor")
 
 
 def _forward(dtype, h_CxPxN, kernel_NxV, targets_CxP):

@@ -94,7 +94,7 @@ def fit(
     run = _compiled(step_fn, feed)
     done, step_seconds = int(state.step), 0.0
     if not donate:  # the first dispatch donates its input
-        state = sharding.copied(state)
+        state = sharding.copy_arrays(state)
     while done < steps:
         next_steps = [callback.next_step(done) for callback in callbacks]
         events = [steps, *(event for event in next_steps if event != EVERY_DISPATCH)]

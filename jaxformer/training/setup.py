@@ -111,7 +111,7 @@ class Setup(NamedTuple):
         def sharded_step(state, batch):
             state, metrics = step(state, batch)
             state = jax.lax.with_sharding_constraint(state, shardings)
-            return state, sharding.replicated(metrics, self.mesh)
+            return state, sharding.replicate(metrics, self.mesh)
 
         return sharded_step
 
