@@ -1,4 +1,4 @@
-"""A prepared text that needs no file: draws from the Markov chain of tiny Shakespeare's symbols.
+"""A prepared text that needs no file: random walks on the Markov chain of tiny Shakespeare.
 
     packaged()                       2,000 documents of 100 symbols
     packaged(reversed_class=True)    documents of 10 to 60 symbols; half of them are reversed
@@ -19,7 +19,8 @@ from jaxformer.data.tokenizer import byte_vocabulary_json
 from jaxformer.data.tokens import Tokens
 from jaxformer.io.huggingface_tokenizer import END
 
-DOCUMENTS, LENGTH = 2000, 100
+N_DOCUMENTS = 2000
+DOCUMENT_LENGTH = 100  # symbols
 PART_ENDS = {"train": 0.8, "validation": 0.9, "test": 1.0}  # as shares of the documents
 
 
@@ -72,25 +73,30 @@ class InMemoryTokens(Tokens):
 
 @cache
 def packaged(reversed_class: bool = False) -> InMemoryTokens:
-    """Draws the packaged text. The draws are the same in every process.
+    """Returns the packaged text, which is the same in every process.
 
     Args:
         reversed_class: whether every second document is reversed and the direction is its class.
     """
     rng, end = np.random.default_rng(0), Symbols().end
-    text_DxT = _walks(rng, DOCUMENTS, LENGTH)
-    lengths = rng.integers(10, 61, DOCUMENTS) if reversed_class else np.full(DOCUMENTS, LENGTH)
-    classes = np.arange(DOCUMENTS) % 2 if reversed_class else np.full(DOCUMENTS, -1)
+    text_DxT = _walks(rng, N_DOCUMENTS, DOCUMENT_LENGTH)
+    lengths = np.full(N_DOCUMENTS, DOCUMENT_LENGTH)
+    classes = np.full(N_DOCUMENTS, -1)  # no classes
+    if reversed_class:
+        lengths = rng.integers(10, 61, N_DOCUMENTS)
+        classes = np.arange(N_DOCUMENTS) % 2
     documents = []
-    for row, length, label in zip(text_DxT, lengths, classes, strict=True):
-        document = row[:length][:: -1 if label == 1 else 1]
-        documents += [document, [end]]
+    for symbols, length, label in zip(text_DxT, lengths, classes, strict=True):
+        document = symbols[:length]
+        documents += [document[::-1] if label == 1 else document, [end]]
     ends = np.cumsum(lengths + 1)
+    starts = [0, *ends.tolist()]
     parts, first = {}, 0
     for name, share in PART_ENDS.items():
-        last = int(share * DOCUMENTS)
-        start, stop = (int(ends[i - 1]) if i else 0 for i in (first, last))
+        last = int(share * N_DOCUMENTS)
+        start, stop = starts[first], starts[last]
         parts[name] = dict(start=start, stop=stop, first=first, last=last)
+        # Each document has an end token, which stands for no text.
         parts[name]["bytes"] = stop - start - (last - first)
         first = last
     files = {
@@ -106,11 +112,11 @@ def packaged(reversed_class: bool = False) -> InMemoryTokens:
 def _walks(rng: np.random.Generator, n: int, length: int) -> np.ndarray:
     """Draws (n, length) stationary walks by inverting cumulative probabilities."""
     chain = characters()
-    # Row 0 is the distribution of the first symbol, row s + 1 that of the symbol after s.
-    rows = np.concatenate([chain.counts_V[None], chain.pairs_VxV]).astype(float)
-    ends = np.cumsum(rows, 1) / rows.sum(1, keepdims=True)
-    out, row = np.empty((n, length), np.int64), np.zeros(n, np.int64)
+    # Row 0 counts first symbols, row s + 1 the symbols after s.
+    counts = np.concatenate([chain.counts_V[None], chain.pairs_VxV]).astype(float)
+    cumulative = np.cumsum(counts, 1) / counts.sum(1, keepdims=True)
+    symbols, row = np.empty((n, length), np.int64), np.zeros(n, np.int64)
     for t in range(length):
-        out[:, t] = (ends[row, :-1] <= rng.random(n)[:, None]).sum(1)
-        row = out[:, t] + 1
-    return out
+        symbols[:, t] = (cumulative[row, :-1] <= rng.random(n)[:, None]).sum(1)
+        row = symbols[:, t] + 1
+    return symbols

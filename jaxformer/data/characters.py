@@ -25,7 +25,7 @@ class Characters:
     symbols: tuple[str, ...]
     pairs_VxV: np.ndarray  # (V, V) counts of (symbol, the symbol after it)
     counts_V: np.ndarray  # (V,) counts of the symbols
-    text: np.ndarray | None = None  # ids of the whole file; None for tiny Shakespeare
+    text: np.ndarray | None = None  # the file as indices into `symbols`; None: tiny Shakespeare
 
 
 @cache
@@ -72,7 +72,8 @@ def statistics(text: str, n_symbols: int) -> Statistics:
 def alias_tables(p_RxN: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns Walker's alias tables of R distributions over N values.
 
-    Cell i of a row yields i with probability keep[i], else alias[i]. A draw needs two look-ups.
+    To draw a value, choose a cell i of a row at random. It yields i with probability keep[i], else
+    alias[i].
     """
     R, N = p_RxN.shape
     keep, alias = np.ones((R, N)), np.tile(np.arange(N), (R, 1))
@@ -104,15 +105,16 @@ def _characters_of_file(path: str) -> Characters:
     try:
         if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
             raise UserError(f"the text {path!r} must be a regular file; a device has no end.")
-        if Path(path).stat().st_size > 4 * MAX_SYMBOLS:
+        if Path(path).stat().st_size > 4 * MAX_SYMBOLS:  # a symbol has at most 4 bytes in UTF-8
             raise UserError(f"the text {path!r} is too long: at most {MAX_SYMBOLS:,} symbols.")
         text = Path(path).read_text(encoding="utf-8-sig")
     except UserError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         if isinstance(error, UnicodeDecodeError):
-            at = f"byte {error.start} is invalid"
-            raise UserError(f"the text {path!r} is not UTF-8: {at}.") from None
+            raise UserError(
+                f"the text {path!r} is not UTF-8: byte {error.start} is invalid."
+            ) from None
         reason = getattr(error, "strerror", error)
         raise UserError(f"cannot read the text {path!r}: {reason}.") from None
     if not text:

@@ -1,12 +1,12 @@
 """Writer of a prepared text: the files of FOLDER.partial, and up to where they are valid.
 
     with CorpusWriter(folder, settings, labels) as writer:  takes the lock, keeps earlier output
-        writer.begin(tokenizer)
-        writer.add(part, source, piece, ids)                 one piece after the other
-        writer.save()                                       writes state.json to resume from
-        writer.finish()                                     writes index.json
+        writer.begin(tokenizer)                              opens the files
+        writer.add(part, source, piece, ids)                 writes one piece after the other
+        writer.save()                                        writes state.json to resume from
+        writer.finish()                                      writes index.json
 
-A resumed preparation truncates what was written after the last state.json.
+A resumed preparation truncates the files to the lengths in the last state.json.
 """
 
 import contextlib
@@ -38,9 +38,9 @@ from jaxformer.io.atomic_files import (
 from jaxformer.io.file_lock import try_lock
 from jaxformer.io.partial_folder import list_own_files
 
-ENTRY_BYTES = {"documents": 8, "labels": 4}
+ENTRY_BYTES = {"documents": 8, "labels": 4}  # {file: bytes for each document}
 NAMES = (*DATA_FILES, "index.json", "state.json", ".lock")  # all files of the folder
-MIN_DOCUMENTS_OF_SEVERAL_CLASSES = 20
+MIN_DOCUMENTS_OF_SEVERAL_CLASSES = 20  # a held-out part as large may not have one class only
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -67,6 +67,7 @@ class CorpusWriter:
         self.state, self.files, self.stack = State(), {}, ExitStack()
 
     def __truediv__(self, name: str) -> Path:
+        """Returns the path of a file in the folder."""
         return self.folder / name
 
     def __enter__(self) -> "CorpusWriter":
@@ -122,9 +123,9 @@ class CorpusWriter:
         if part != state.part:
             self.end()
             state.part = part
-            begin = dict(start=state.tokens, first=state.documents, bytes=0)
-            state.parts[part] = begin | dict(stop=state.tokens, last=state.documents)
-        self._put("tokens", ids, self.dtype)
+            empty_part = dict(start=state.tokens, first=state.documents, bytes=0)
+            state.parts[part] = empty_part | dict(stop=state.tokens, last=state.documents)
+        self._append("tokens", ids, self.dtype)
         state.tokens += len(ids)
         state.counted += int(self.bytes_of_token[ids].sum())
         state.read += size
@@ -139,11 +140,11 @@ class CorpusWriter:
         state = self.state
         if not state.is_open:
             return
-        self._put("tokens", [self.tokenizer.end], self.dtype)
+        self._append("tokens", [self.tokenizer.end], self.dtype)
         state.tokens += 1
         state.documents += 1
-        self._put("documents", [state.tokens], "<i8")
-        self._put("labels", [label], "<i4")
+        self._append("documents", [state.tokens], "<i8")
+        self._append("labels", [label], "<i4")
         state.is_open = False
         state.parts[state.part].update(stop=state.tokens, last=state.documents)
 
@@ -157,19 +158,19 @@ class CorpusWriter:
         write_json(self / "state.json", with_checksum(content))
 
     def finish(self) -> None:
-        """Writes the index last. After it the caller may rename FOLDER.partial to FOLDER."""
+        """Completes the files and writes the index last. Then FOLDER.partial may become FOLDER."""
         self.end()
         state = self.state
         if "train" not in state.parts:
             raise UserError("the data set has no text for training: nothing was prepared.")
         self.save()
-        empty = dict(start=state.tokens, stop=state.tokens, bytes=0)
-        empty |= dict(first=state.documents, last=state.documents)
+        empty_part = dict(start=state.tokens, stop=state.tokens, bytes=0)
+        empty_part |= dict(first=state.documents, last=state.documents)
         labels = self._labels()
         write_atomically(self / "bytes.bin", self.tokenizer.n_bytes().astype("<i4").tobytes())
         (self / "state.json").unlink()
-        # Only once state.json is gone: a preparation that resumed from it would refill the deleted
-        # file with zeros.
+        # state.json is deleted before labels.bin: a preparation that resumed from it would fill a
+        # missing file with zeros.
         if not labels:
             (self / "labels.bin").unlink()
         files = [self / name for name in DATA_FILES if (self / name).exists()]
@@ -179,7 +180,7 @@ class CorpusWriter:
             "vocab_size": self.tokenizer.vocab_size,
             "end": self.tokenizer.end,
             "labels": labels,
-            "parts": {name: empty | state.parts.get(name, {}) for name in PARTS},
+            "parts": {name: empty_part | state.parts.get(name, {}) for name in PARTS},
             "bytes_scale": state.read / max(state.counted, 1),
             "files": {f.name: {"bytes": f.stat().st_size, "sha256": sha256_of(f)} for f in files},
             "asked": self.settings,
@@ -215,6 +216,7 @@ class CorpusWriter:
                 )
 
     def _class_of(self, label: Any) -> int:
+        """Returns the number of a class that is given by its name or number; -1 for None."""
         if label is None:
             return -1
         if label in self.labels:
@@ -228,22 +230,23 @@ class CorpusWriter:
             raise UserError(f"a class must be 0 to {MAX_CLASSES - 1:,}, got {label!r:.60}.")
         return label
 
-    def _put(self, name: str, values: Any, kind: Any) -> None:
+    def _append(self, name: str, values: Any, dtype: Any) -> None:
         with errors_name(self / f"{name}.bin"):
-            self.files[name].write(np.asarray(values).astype(kind).tobytes())
+            self.files[name].write(np.asarray(values).astype(dtype).tobytes())
 
-    def _has_files_of(self, state: State) -> bool:
-        """Returns whether the files are as long as a saved state requires."""
-        least = {name: width * state.documents for name, width in ENTRY_BYTES.items()}
-        least["tokens"] = 2 * state.tokens  # a token has two bytes or four
-        return all((self / f"{name}.bin").stat().st_size >= n for name, n in least.items())
+    def _are_files_complete(self, state: State) -> bool:
+        """Returns whether the files are at least as long as a saved state requires."""
+        required = {name: width * state.documents for name, width in ENTRY_BYTES.items()}
+        required["tokens"] = 2 * state.tokens  # a token has two bytes or four
+        return all((self / f"{name}.bin").stat().st_size >= n for name, n in required.items())
 
     def _restored(self) -> State:
         """Returns the saved state, or a new one if it is damaged or has other settings."""
         try:
             saved = without_checksum(json.loads((self / "state.json").read_text()))
             state = State(**saved["state"])
-            if not differences(saved["asked"], self.settings) and self._has_files_of(state):
+            is_same = not differences(saved["asked"], self.settings)
+            if is_same and self._are_files_complete(state):
                 return state
         except (OSError, ValueError, KeyError, TypeError):
             pass

@@ -21,27 +21,30 @@ from jaxformer.data.readers import Piece
 from jaxformer.data.token_index import PARTS
 
 
-class Hub(NamedTuple):
+class HubDataset(NamedTuple):
     """A data set of the Hugging Face hub."""
 
     repository: str
-    folder: str
-    text: str = "text"
-    label: str = ""
-    labels: tuple[str, ...] = ()
+    folder: str  # in the repository
+    text: str = "text"  # the field with the text
+    label: str = ""  # the field with the class; "": no classes
+    labels: tuple[str, ...] = ()  # the names of the classes
 
 
 HUB = {
-    "wikitext103": Hub("Salesforce/wikitext", "wikitext-103-raw-v1"),
-    "fineweb_edu": Hub("HuggingFaceFW/fineweb-edu", "sample/10BT"),
-    "tinystories": Hub("roneneldan/TinyStories", "data"),
-    "yelp": Hub("fancyzhx/yelp_polarity", "plain_text", "text", "label", ("negative", "positive")),
+    "wikitext103": HubDataset("Salesforce/wikitext", "wikitext-103-raw-v1"),
+    "fineweb_edu": HubDataset("HuggingFaceFW/fineweb-edu", "sample/10BT"),
+    "tinystories": HubDataset("roneneldan/TinyStories", "data"),
+    "yelp": HubDataset(
+        "fancyzhx/yelp_polarity", "plain_text", "text", "label", ("negative", "positive")
+    ),
 }
 KNOWN = ("text:FILE", "files:FOLDER", "table:FILE", "tfds:BUILDER", *HUB)
-# Words in file names, and the part that they stand for.
+# {word in a file name: part that it stands for}
 PART_OF_WORD = {"train": "train", "training": "train", "test": "test", "testing": "test"}
 PART_OF_WORD |= {word: "validation" for word in ("validation", "valid", "val", "dev")}
-# Maps (corpus, shares of validation and test, first source) to (part, index of the source, piece).
+# Called with (corpus, shares of validation and test, index of the first source). It yields
+# (part, index of the source, piece).
 Pieces = Callable[[Corpus, tuple[float, float], int], Iterator[tuple[str, int, Piece]]]
 
 
@@ -94,9 +97,9 @@ def check_parts(corpus: Corpus, shares: tuple[float, float], pieces: Pieces) -> 
     """Raises UserError if a positive share leaves its part without text.
 
     Args:
-        corpus: the sources of text, each with a part or to be split.
+        corpus: the sources of text.
         shares: the requested shares of the validation and the test part.
-        pieces: a function that yields (part, ..) for each piece from a source on.
+        pieces: reads the corpus in pieces; `preparation` passes its own reader.
     """
     existing = {source.part for source in corpus.sources}
     share_of: dict[str, float] = dict(zip(PARTS[1:], shares, strict=True))
@@ -104,7 +107,7 @@ def check_parts(corpus: Corpus, shares: tuple[float, float], pieces: Pieces) -> 
     if not missing:
         return
     training = sum(source.bytes for source in corpus.sources if source.part == "train")
-    # Missing parts are the end of the training text, so only the sources there are read.
+    # Missing parts are cut from the end of the training text, so earlier sources are not read.
     first, preceding_bytes = 0, 0
     for index, source in enumerate(corpus.sources):
         if source.part == "train" and preceding_bytes <= (1 - sum(shares)) * training:
@@ -115,9 +118,9 @@ def check_parts(corpus: Corpus, shares: tuple[float, float], pieces: Pieces) -> 
         if not part:
             name = min(missing, key=PARTS.index)
             raise UserError(
-                f"--{name}={share_of[name]:g} leaves the {name} part without text: a part has "
-                f"whole documents, or whole blocks of a long one, and the training text has "
-                f"{training:,} bytes. Use a longer text, more documents, a larger --{name}, or "
+                f"--{name}={share_of[name]:g} leaves the {name} part without text: a part "
+                f"consists of whole documents or of blocks of a long one, and the training text "
+                f"has {training:,} bytes. Use a longer text, more documents, a larger --{name}, or "
                 f"--{name}=0."
             )
         missing.discard(part)
@@ -136,7 +139,7 @@ def _text_corpus(path: Path, documents: str) -> Corpus:
     def source_of(file: Path) -> TextSource:
         size = file.stat().st_size
         return TextSource(
-            file.name, "train", size, size, lambda at: readers.read_text(file, at, documents)
+            file.name, "train", size, size, lambda start: readers.read_text(file, start, documents)
         )
 
     return Corpus(tuple(map(source_of, files)), files=tuple(files))
@@ -154,10 +157,12 @@ def _folder_corpus(folder: Path, text: str, label: str, labels: tuple[str, ...])
         readers.check_file(file)
         read, size = row_readers.READERS[file.suffix], file.stat().st_size
         rows = row_readers.parquet_rows(file) if file.suffix == ".parquet" else size
-        # Parquet is compressed: about twice as much text as file.
+        # A compressed parquet file contains about twice its size in text.
         bytes_ = 2 * size if file.suffix == ".parquet" else size
         name = str(file.relative_to(folder))
-        return TextSource(name, _part(name), rows, bytes_, lambda at: read(file, at, text, label))
+        return TextSource(
+            name, _part(name), rows, bytes_, lambda start: read(file, start, text, label)
+        )
 
     sources = sorted(map(source_of, files), key=lambda source: PARTS.index(source.part))
     if sources[0].part != "train":
@@ -182,7 +187,7 @@ def _shorten(sources: list[TextSource]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _from_hub(entry: Hub, download: bool) -> Path:
+def _from_hub(entry: HubDataset, download: bool) -> Path:
     """Returns the folder of files in the hub's cache, downloaded first if allowed."""
     manual_download = (
         f"download the folder {entry.folder} of huggingface.co/datasets/{entry.repository} "

@@ -110,8 +110,9 @@ def bilinear_forms(
     if isinstance(design, str):
         check_choice("head design", design, DESIGNS)
         design = DESIGNS[design]
-    for kind in (kind for layer in design for kind in layer):
-        check_choice("head", kind, HEADS)
+    for layer in design:
+        for kind in layer:
+            check_choice("head", kind, HEADS)
     rng = np.random.default_rng(head_seed)
     return [np.stack([_head(kind, length, features, rng) for kind in layer]) for layer in design]
 
@@ -154,7 +155,7 @@ def attentioned_input(
 ) -> np.ndarray:
     """Returns the path inputs xi, (B, prod_l H_l, n), with h_1 as the slowest index.
 
-    Args as in `attention_maps`. `chunk` examples at a time bound the memory.
+    Args as in `attention_maps`. It computes `chunk` examples at a time to bound the memory.
     """
     parts = [tokens_BxTxn[i : i + chunk] for i in range(0, len(tokens_BxTxn), chunk)]
     return np.concatenate(
@@ -163,7 +164,8 @@ def attentioned_input(
 
 
 def _head(kind: str, length: int, features: int, rng: np.random.Generator) -> np.ndarray:
-    n, tokens = features + length + 1, length + 1
+    tokens = length + 1
+    n = features + tokens
     form_NxN = np.zeros((n, n))
     feature, position = slice(0, features), slice(features, n)
     if kind == "previous":

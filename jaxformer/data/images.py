@@ -25,12 +25,13 @@ PIXEL_MOMENTS = {  # (mean, std) of pixels in [0, 1]
     "mnist": (0.1307, 0.3081),
     "fashion_mnist": (0.286, 0.353),
 }
-MAX_IMAGES, MAX_PIXELS = 10**6, 4 * 10**9
+MAX_IMAGES = 10**6
+MAX_PIXELS = 4 * 10**9  # of all images; a pixel has one byte
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
 
 
 class Images(NamedTuple):
-    """C classes of K images each."""
+    """C classes of K images each, S x S pixels."""
 
     pixels_CxKxSxS: np.ndarray  # uint8
     classes: tuple[str, ...]
@@ -96,7 +97,7 @@ def load(
 
 
 def glyphs(seed: int, classes: int, per_class: int, size: int = 32) -> Images:
-    """Draws glyphs. A class is a few strokes through random points; images jitter the points.
+    """Draws glyphs. A class is three strokes through random points; each image shifts the points.
 
     Args:
         seed: seed of strokes and jitter.
@@ -114,12 +115,12 @@ def glyphs(seed: int, classes: int, per_class: int, size: int = 32) -> Images:
             f"{MAX_PIXELS:,} bytes; take fewer (data.classes, data.per_class, data.size)."
         )
     rng = np.random.default_rng(seed)
-    strokes, points = 3, 3
+    strokes, points = 3, 3  # strokes of a glyph, points of a stroke
     anchors = size * rng.uniform(0.12, 0.88, (classes, 1, strokes, points, 2))
     jittered = anchors + size * rng.normal(0, 0.025, (classes, per_class, strokes, points, 2))
     jittered += size * rng.normal(0, 0.03, (classes, per_class, 1, 1, 2))  # shifts whole glyphs
     start, stop = jittered[:, :, :, :-1], jittered[:, :, :, 1:]
-    position = np.linspace(0, 1, 24)[:, None]
+    position = np.linspace(0, 1, 24)[:, None]  # dots along the line between two points
     ink = start[..., None, :] * (1 - position) + stop[..., None, :] * position
     xy = np.clip(np.rint(ink), 0, size - 1).astype(int).reshape(classes, per_class, -1, 2)
     pixels = np.full((classes, per_class, size, size), 255, np.uint8)
@@ -182,22 +183,22 @@ def _files(source: Path, with_source_name: bool) -> Iterator[tuple[str, str, byt
             alpha/Greek and alpha/Latin, which both contain character01, yield the classes
             Greek/character01 and Latin/character01.
     """
-    # A zip counts by its name without the ending; a folder keeps its suffix.
+    # The name of a zip counts without its ending, that of a folder with all its dots.
     suffix = "" if source.is_file() else source.suffix
     absolute = Path(os.path.abspath(source)).with_suffix(suffix)
-    above = absolute.parts[1:] if with_source_name else ()
+    source_parts = absolute.parts[1:] if with_source_name else ()
     if source.is_dir():
         for file in sorted(source.rglob("*")):
             if file.suffix.lower() in ENDINGS and file.is_file():
-                parts = (*above, *file.relative_to(source).parts)
+                parts = (*source_parts, *file.relative_to(source).parts)
                 yield "/".join(parts[-3:-1]), file.name, file.read_bytes()
         return
     try:
         with zipfile.ZipFile(source) as archive:
             for name in sorted(archive.namelist()):
-                hidden = name.startswith("__MACOSX")
-                if Path(name).suffix.lower() in ENDINGS and not hidden:
-                    parts = (*above, *Path(name).parts)
+                is_metadata = name.startswith("__MACOSX")
+                if Path(name).suffix.lower() in ENDINGS and not is_metadata:
+                    parts = (*source_parts, *Path(name).parts)
                     yield "/".join(parts[-3:-1]), Path(name).name, archive.read(name)
     except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, zlib.error) as error:
         raise UserError(f"{source} is not a readable zip: {error}.") from None
@@ -211,7 +212,7 @@ def _decoded(content: bytes, name: str, to_pixels: Callable) -> np.ndarray:
         with Image.open(io.BytesIO(content)) as image:
             return to_pixels(image)
     except Exception as error:  # Pillow raises many types
-        reason = type(error).__name__  # its message names a buffer instead of the file
+        reason = type(error).__name__  # Pillow's message names a buffer instead of the file
         raise UserError(f"{name} is not a readable image ({reason}).") from None
 
 
@@ -241,5 +242,6 @@ def _from_tfds(name: str, prepared: str, per_class: int, to_pixels: Callable) ->
     for row in source:
         label = str(row["label"])
         if not per_class or len(by_class[label]) < per_class:
-            by_class[label].append(to_pixels(Image.fromarray(np.asarray(row["image"]).squeeze())))
+            image = Image.fromarray(np.asarray(row["image"]).squeeze())
+            by_class[label].append(to_pixels(image))
     return {label: by_class[label] for label in sorted(by_class, key=int)}

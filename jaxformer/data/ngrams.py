@@ -23,10 +23,10 @@ class Counts(NamedTuple):
     """Counts of n-grams, each encoded as an integer, and of their contexts."""
 
     grams: np.ndarray  # sorted
-    n: np.ndarray  # occurrences of each
+    n: np.ndarray  # occurrences of each n-gram
     contexts: np.ndarray  # sorted
-    total: np.ndarray  # tokens after a context
-    kinds: np.ndarray  # different tokens after it
+    total: np.ndarray  # occurrences of each context
+    kinds: np.ndarray  # different tokens after each context
 
 
 class Ngrams(NamedTuple):
@@ -35,7 +35,7 @@ class Ngrams(NamedTuple):
     unigram_V: np.ndarray
     pairs: Counts
     triples: Counts
-    discounts: tuple[float, float]
+    discounts: tuple[float, float]  # D2 and D3
 
     def probabilities(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> dict[str, np.ndarray]:
         """Returns p(c), p(c|b) and p(c|ab) by name. a = -1 means that b has no predecessor.
@@ -48,10 +48,11 @@ class Ngrams(NamedTuple):
         Returns:
             {"unigram": p(c), "bigram": p(c|b), "trigram": p(c|ab)}, each (P,).
         """
-        V = len(self.unigram_V)
+        V, (d2, d3) = len(self.unigram_V), self.discounts
         p1 = self.unigram_V[c]
-        p2 = _mixed(self.pairs, b, c, V, self.discounts[0], p1)
-        p3 = np.where(a < 0, p2, _mixed(self.triples, _pair(a, b, V), c, V, self.discounts[1], p2))
+        p2 = _discounted(self.pairs, b, c, V, d2, p1)
+        p3 = _discounted(self.triples, _pair(a, b, V), c, V, d3, p2)
+        p3 = np.where(a < 0, p2, p3)
         return {"unigram": p1, "bigram": p2, "trigram": p3}
 
     def best_after(self) -> np.ndarray:
@@ -76,17 +77,19 @@ def fit(tokens: np.ndarray, V: int) -> Ngrams:
     a, b, c = validation[:-2], validation[1:-1], validation[2:]
     if not len(c):
         return _with_counts(tokens, V)
-    first = min(DISCOUNTS, key=lambda d: _mean_nats(fitted, (float(d), 0.5), "bigram", a, b, c))
-    second = min(DISCOUNTS, key=lambda d: _mean_nats(fitted, (first, float(d)), "trigram", a, b, c))
-    return _with_counts(tokens, V)._replace(discounts=(float(first), float(second)))
+    # D3 has no effect on bigrams.
+    d2 = min(DISCOUNTS, key=lambda d: _mean_nats(fitted, (float(d), 0.5), "bigram", a, b, c))
+    d3 = min(DISCOUNTS, key=lambda d: _mean_nats(fitted, (d2, float(d)), "trigram", a, b, c))
+    return _with_counts(tokens, V)._replace(discounts=(float(d2), float(d3)))
 
 
 def _mean_nats(ngrams: Ngrams, discounts, name: str, a, b, c) -> float:
+    """Returns the mean of -log p for one of the predictors, in nats."""
     return -np.log(ngrams._replace(discounts=discounts).probabilities(a, b, c)[name]).mean()
 
 
 def _with_counts(tokens: np.ndarray, V: int) -> Ngrams:
-    """Returns the predictor with the counts of a text and discounts that were not chosen yet."""
+    """Returns the predictor with the counts of a text, and with discounts of 0.75."""
     n_V = np.bincount(tokens, minlength=V)
     unigram_V = (n_V + 0.5) / (n_V.sum() + V / 2)
     pairs = _count_grams(tokens[:-1], tokens[1:], V)
@@ -95,6 +98,7 @@ def _with_counts(tokens: np.ndarray, V: int) -> Ngrams:
 
 
 def _pair(a: np.ndarray, b: np.ndarray, V: int) -> np.ndarray:
+    """Returns pairs of tokens encoded as integers."""
     return a.astype(np.int64) * V + b
 
 
@@ -105,8 +109,17 @@ def _count_grams(context: np.ndarray, token: np.ndarray, V: int) -> Counts:
     return Counts(grams, n, contexts, total, kinds)
 
 
-def _mixed(counts: Counts, context, token, V: int, discount: float, shorter: np.ndarray):
-    """Applies absolute discounting: discounted mass goes to the shorter context."""
+def _discounted(counts: Counts, context, token, V: int, discount: float, shorter: np.ndarray):
+    """Returns p(token | context) with absolute discounting.
+
+    Args:
+        counts: the counts of the n-grams.
+        context: the encoded contexts, (P,).
+        token: the tokens, (P,).
+        V: the number of different tokens.
+        discount: D2 or D3.
+        shorter: p(token | shorter context), which receives the discounted mass, (P,).
+    """
     gram = context.astype(np.int64) * V + token
     n = _look_up(counts.grams, counts.n, gram)
     total = _look_up(counts.contexts, counts.total, context)

@@ -1,7 +1,7 @@
 """Preparation of a corpus: text becomes a folder of tokens (`jaxformer.data.tokens`).
 
-Writes into FOLDER.partial (`jaxformer.data.corpus_writer`) and renames it when all data is on the
-disk. Running the same command again resumes an interrupted preparation.
+`prepare` writes into FOLDER.partial (`jaxformer.data.corpus_writer`) and renames it when all data
+is on the disk. Running the same command again resumes an interrupted preparation.
 """
 
 import os
@@ -25,12 +25,12 @@ from jaxformer.data.tokens import Tokens, open_tokens
 from jaxformer.io.atomic_files import errors_name, write_atomically
 from jaxformer.io.partial_folder import list_own_files
 
-BPE_TRAINING_BYTES = 2**23  # evenly spaced over the training text
+BPE_TRAINING_BYTES = 2**23  # of pieces that are evenly spaced over the training text
 ENCODE_BATCH_CHARACTERS = 2**22
 SAVE_SECONDS = 10.0  # interval between writes of state.json
-TRIAL_CHARACTERS = 2**16  # of text that a tokenizer must give back
-COUNT_SAMPLE_BYTES = 2**20  # text in which documents are counted
-Show = Callable[[str], None]
+TRIAL_CHARACTERS = 2**16  # of text with which a tokenizer is tried (`check_round_trip`)
+COUNT_SAMPLE_BYTES = 2**20  # of text in which documents are counted
+Show = Callable[[str], None]  # prints a line of progress
 
 
 def prepare(
@@ -44,7 +44,9 @@ def prepare(
     download: bool = False,
     tokenizer: Tokenizer | None = None,
 ) -> Tokens:
-    """Prepares a corpus and returns its tokens; a folder with the same settings is only opened.
+    """Prepares a corpus and returns its tokens.
+
+    A folder that was prepared with the same settings is only opened.
 
     Args:
         corpus: the text. Its validation and test parts are kept; a missing part is taken from the
@@ -53,7 +55,7 @@ def prepare(
         kind: the tokenizer (see `tokenizer.make`).
         shares: the shares of validation and test for parts that the corpus lacks.
         show: called with a line of progress.
-        more_settings: further settings, which index.json stores together with these.
+        more_settings: {name: value} of further settings that index.json stores.
         download: whether the tokenizer may be downloaded from the hub.
         tokenizer: the tokenizer that `kind` names, if it is loaded already.
     """
@@ -108,8 +110,10 @@ def estimate_bytes(corpus: Corpus) -> int:
             break
     # Two bytes of tokens for each byte of text: a token has two bytes, or four in a large
     # vocabulary. A byte token covers one byte of text, a BPE token about two.
-    # A document needs an end token, eight bytes for its offset and four for its class.
-    return int(2 * corpus.bytes + 16 * documents * corpus.bytes / max(sample_bytes, 1)) + 2**20
+    # A document needs 16 bytes: an end token of at most four, eight for its offset, four for its
+    # class. 2**20 bytes are for the other files.
+    all_documents = documents * corpus.bytes / max(sample_bytes, 1)
+    return int(2 * corpus.bytes + 16 * all_documents) + 2**20
 
 
 def part_of(official: str, position: float, existing: set[str], shares: tuple[float, float]) -> str:
@@ -124,7 +128,7 @@ def part_of(official: str, position: float, existing: set[str], shares: tuple[fl
     if official != "train":
         return official
     validation, test = (
-        0 if name in existing else share for name, share in zip(PARTS[1:], shares, strict=True)
+        0 if part in existing else share for part, share in zip(PARTS[1:], shares, strict=True)
     )
     if position >= 1 - test:
         return "test"
@@ -137,7 +141,7 @@ def _pieces(
     """Yields (part, index of the source, piece), starting at `after` in the source `first`."""
     existing = {source.part for source in corpus.sources}
     totals: dict[str, int] = dict.fromkeys(PARTS, 0)
-    preceding_bytes = []  # of the same part, for each source
+    preceding_bytes = []  # for each source: bytes of earlier sources of the same part
     for source in corpus.sources:
         preceding_bytes.append(totals[source.part])
         totals[source.part] += source.bytes
@@ -199,13 +203,13 @@ def _trial_words(corpus: Corpus, shares) -> list[str]:
 
 def _write(corpus: Corpus, writer: CorpusWriter, shares, show: Show) -> None:
     """Reads the corpus from the saved state to its end and writes its tokens."""
-    state, save_time = writer.state, -SAVE_SECONDS
-    start_share, start_time = _share(corpus, state), time.monotonic()
+    state, save_time = writer.state, -SAVE_SECONDS  # saves after the first batch
+    start_share, start_time = _share_read(corpus, state), time.monotonic()
     for batch in _batches(corpus, shares, state):
         encoded = writer.tokenizer.encode([piece.text for _, _, piece in batch])
         for (part, source, piece), ids in zip(batch, encoded, strict=True):
             writer.add(part, source, piece, ids)
-        share, now = _share(corpus, state), time.monotonic()
+        share, now = _share_read(corpus, state), time.monotonic()
         line = f"{share:.0%}: {state.read / 1e6:,.1f} MB of text, {state.tokens:,} tokens"
         if start_share < share < 1:
             seconds = (now - start_time) / (share - start_share) * (1 - share)
@@ -216,7 +220,7 @@ def _write(corpus: Corpus, writer: CorpusWriter, shares, show: Show) -> None:
             save_time = time.monotonic()
 
 
-def _share(corpus: Corpus, state: State) -> float:
+def _share_read(corpus: Corpus, state: State) -> float:
     """Returns the share of the text that has been read, from 0 to 1."""
     before = sum(source.bytes for source in corpus.sources[: state.source])
     current = corpus.sources[state.source]
@@ -224,10 +228,11 @@ def _share(corpus: Corpus, state: State) -> float:
 
 
 def _batches(corpus, shares, state: State) -> Iterator[list[tuple[str, int, Piece]]]:
+    """Yields lists of (part, index of the source, piece) from the saved state on."""
     batch, size = [], 0
-    for entry in _pieces(corpus, shares, state.source, state.after):
-        batch.append(entry)
-        size += len(entry[2].text)
+    for part, source, piece in _pieces(corpus, shares, state.source, state.after):
+        batch.append((part, source, piece))
+        size += len(piece.text)
         if size >= ENCODE_BATCH_CHARACTERS:
             yield batch
             batch, size = [], 0
@@ -253,9 +258,9 @@ def _open_existing(folder: Path, settings: dict) -> Tokens:
             f"{folder} exists and contains {listed}, not prepared tokens; choose another --out."
         )
     tokens = open_tokens(str(folder))
-    if others := differences(tokens.index["asked"], settings):
+    if changed := differences(tokens.index["asked"], settings):
         raise UserError(
-            f"{folder} contains tokens prepared with another {', '.join(others)}; choose another "
+            f"{folder} contains tokens prepared with another {', '.join(changed)}; choose another "
             "--out, or remove the folder."
         )
     return tokens

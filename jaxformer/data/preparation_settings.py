@@ -12,7 +12,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.data.tokens import sha256_of
 from jaxformer.io.atomic_files import dumps, sha256
 
-MAX_HASHED_BYTES = 2**30  # larger sources are compared by size and time
+MAX_HASHED_BYTES = 2**30  # of all sources; larger ones are compared by size and time
 DEFAULTS = {"text": "text", "label": "", "sources": ""}
 NAMES_FOR_USERS = {
     "corpus": "list of files or size of one",
@@ -22,7 +22,7 @@ NAMES_FOR_USERS = {
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Returns the settings that differ, by their flags or by words that a user understands.
+    """Returns the settings that differ, as flags or as words that a user understands.
 
     The checksums of the sources are compared only if both have them.
     """
@@ -30,16 +30,16 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     if not (old["sources"] and new["sources"]):
         old["sources"] = new["sources"]
     names = sorted(old.keys() | new.keys())
-    others = [name for name in names if dumps(old.get(name)) != dumps(new.get(name))]
-    return [NAMES_FOR_USERS.get(name, f"--{name}") for name in others]
+    changed = [name for name in names if dumps(old.get(name)) != dumps(new.get(name))]
+    return [NAMES_FOR_USERS.get(name, f"--{name}") for name in changed]
 
 
 class Snapshot(NamedTuple):
     """The sizes, times of change and checksums of files before they are read."""
 
     files: tuple[Path, ...]
-    stats: tuple[tuple[int, int], ...]  # bytes and nanoseconds of each file
-    stamp: str  # twelve digits of a hash of all files; "" without files
+    stats: tuple[tuple[int, int], ...]  # bytes, and time of the last change in ns, of each file
+    stamp: str  # twelve hexadecimal digits of a hash of all files; "" without files
 
     def check_unchanged(self) -> None:
         """Raises UserError if a file is not what it was when the snapshot was taken."""
@@ -58,7 +58,7 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(files: Sequence[Path]) -> Snapshot:
-    """Returns the state of files. Large files are identified by size and time alone."""
+    """Returns the state of files. Above MAX_HASHED_BYTES they are identified by size and time."""
     try:
         stats = tuple((stat.st_size, stat.st_mtime_ns) for stat in map(Path.stat, files))
         identity: list[Any] = [[*stat] for stat in stats]

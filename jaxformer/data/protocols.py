@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class TextSource(NamedTuple):
-    """A file or a split of a corpus that can be read from any start."""
+    """A file or a split of a corpus. Reading can begin at the end of any piece."""
 
     name: str
     part: str  # the part of the prepared text: train, validation or test
     size: int  # bytes of a file, or records of a split; `Piece.after` counts in the same unit
     bytes: int  # approximate size of its text
-    read: "Callable[[int], Iterator[Piece]]"  # from a start to the end
+    read: "Callable[[int], Iterator[Piece]]"  # yields the pieces from a start to the end
 
 
 class Corpus(NamedTuple):

@@ -1,8 +1,8 @@
-"""Reader of plain text in pieces, and the pieces, lines and checks that all readers share.
+"""Reads plain text in pieces; defines the pieces, lines and checks that all readers share.
 
-A reader is a function (file, start, ..) that yields `Piece`s. A later call resumes with the `after`
-of the last piece as its `start`. Errors name the offset of a wrong byte in the file. A byte order
-mark at the beginning of a file is skipped. `row_readers.py` reads files with a row for each
+A reader is a function (file, start, ..) that yields `Piece`s. To resume, it is called with the
+`after` of the last piece as its `start`. Errors name the offset of a wrong byte in the file. A byte
+order mark at the beginning of a file is skipped. `row_readers.py` reads files with a row for each
 document.
 """
 
@@ -15,8 +15,8 @@ from typing import IO, Any, NamedTuple
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import byte_size
 
-# Bytes of a piece. A piece goes to one part (training, validation or test), so a short text has
-# smaller pieces: its parts then have their requested shares.
+# Bytes of a piece, which belongs to one part (training, validation or test). A short text has
+# smaller pieces, so that the sizes of its parts are close to the requested shares.
 MAX_BLOCK_BYTES, MIN_BLOCK_BYTES = 2**16, 2**9
 BLOCKS_WITHOUT_BREAK, BLOCKS_WITHOUT_SPLIT = 4, 16  # see _split_point
 MAX_LINE_BYTES = 2**26
@@ -46,40 +46,41 @@ def read_text(file: Path, start: int, documents: str) -> Iterator[Piece]:
         documents: "file" or "line".
     """
     size = _size(file)
+    # 500 blocks: a part is then within 0.2 % of its requested share.
     block_size = min(max(size // 500, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
     with open(file, "rb") as stream:
-        at = start or text_start(stream)
-        stream.seek(at)
+        offset = start or text_start(stream)
+        stream.seek(offset)
         read_blocks = _blocks_of_lines if documents == "line" else _blocks_of_tokens
-        for block in read_blocks(stream, file, at, block_size):
-            text, after = decoded(block, file, at), at + len(block)
+        for block in read_blocks(stream, file, offset, block_size):
+            text, after = decode_utf8(block, file, offset), offset + len(block)
             if documents == "file":
                 yield Piece(text, after >= size, None, after)
             else:
-                line_end = at
+                line_end = offset
                 for line in io.StringIO(text, newline="\n"):  # only \n ends a line
                     line_end += len(line.encode())
                     if line.strip():
                         yield Piece(line.strip("\r\n"), True, None, line_end)
-            at = after
+            offset = after
 
 
-def _blocks_of_lines(stream: IO[bytes], file: Path, at: int, size: int) -> Iterator[bytes]:
-    """Yields blocks of whole lines, of about `size` bytes; `at` is the offset of the first."""
+def _blocks_of_lines(stream: IO[bytes], file: Path, offset: int, size: int) -> Iterator[bytes]:
+    """Yields blocks of whole lines, of about `size` bytes, from `offset` on."""
     rest = b""
     while more := stream.read(max(size, len(rest))):  # long lines are read in growing steps
-        _refuse_nul(more, file, at + len(rest))
+        _refuse_nul(more, file, offset + len(rest))
         if b"\n" not in more and len(rest) + len(more) > MAX_LINE_BYTES:
-            raise _long_line(file, at)
+            raise _long_line(file, offset)
         rest += more
         if cut := rest.rfind(b"\n") + 1:
             yield rest[:cut]
-            at, rest = at + cut, rest[cut:]
+            offset, rest = offset + cut, rest[cut:]
     if rest:
         yield rest
 
 
-def _blocks_of_tokens(stream: IO[bytes], file: Path, at: int, size: int) -> Iterator[bytes]:
+def _blocks_of_tokens(stream: IO[bytes], file: Path, offset: int, size: int) -> Iterator[bytes]:
     """Yields blocks of about `size` bytes, split where tokenizers begin a token."""
     rest = b""
     # Blocks end at the same offsets wherever reading begins.
@@ -98,29 +99,29 @@ def text_start(stream: IO[bytes]) -> int:
     return len(BYTE_ORDER_MARK) if stream.read(len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK else 0
 
 
-def bounded_lines(stream: IO[bytes], file: Path, at: int = 0) -> Iterator[bytes]:
+def bounded_lines(stream: IO[bytes], file: Path, offset: int = 0) -> Iterator[bytes]:
     """Yields the lines of a stream; raises UserError if one is longer than MAX_LINE_BYTES.
 
     Args:
         stream: the stream, positioned at the first line.
         file: the file of the stream, for errors.
-        at: the offset of the first line in the file, for errors.
+        offset: the offset of the first line in the file, for errors.
     """
     while line := stream.readline(MAX_LINE_BYTES + 1):
         if len(line) > MAX_LINE_BYTES:
-            _refuse_nul(line, file, at)
-            raise _long_line(file, at)
-        at += len(line)
+            _refuse_nul(line, file, offset)
+            raise _long_line(file, offset)
+        offset += len(line)
         yield line
 
 
-def decoded(content: bytes, file: Path, at: int) -> str:
-    """Decodes UTF-8. `at` is the offset of the bytes in the file, for errors."""
-    _refuse_nul(content, file, at)
+def decode_utf8(content: bytes, file: Path, offset: int) -> str:
+    """Decodes UTF-8. `offset` is that of the bytes in the file, for errors."""
+    _refuse_nul(content, file, offset)
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise UserError(f"{file} is not UTF-8: byte {at + error.start} is invalid.") from None
+        raise UserError(f"{file} is not UTF-8: byte {offset + error.start} is invalid.") from None
 
 
 def check_file(file: Path) -> None:
@@ -153,14 +154,14 @@ def _split_point(block: bytes, size: int) -> int:
     Other tokenizers may differ elsewhere too: Llama 3 joins a full stop and the line break after
     it, and SentencePiece marks the beginning of each piece.
     """
-    is_long, at = len(block) >= BLOCKS_WITHOUT_BREAK * size, len(block) - 1
-    while (at := block.rfind(b"\n", 0, at)) > 0:
-        if (is_long or block[at - 1] not in SPACES) and _word_follows(block, at):
-            return at
-    at = len(block) - 1 if is_long else 0
-    while (at := block.rfind(b" ", 0, at)) > 0:
-        if _word_follows(block, at):
-            return at
+    is_long, offset = len(block) >= BLOCKS_WITHOUT_BREAK * size, len(block) - 1
+    while (offset := block.rfind(b"\n", 0, offset)) > 0:
+        if (is_long or block[offset - 1] not in SPACES) and _word_follows(block, offset):
+            return offset
+    offset = len(block) - 1 if is_long else 0
+    while (offset := block.rfind(b" ", 0, offset)) > 0:
+        if _word_follows(block, offset):
+            return offset
     if not is_long:
         return 0
     text = block.decode(errors="surrogateescape")
@@ -170,30 +171,30 @@ def _split_point(block: bytes, size: int) -> int:
     return len(text[:end].encode(errors="surrogateescape"))
 
 
-def _word_follows(block: bytes, at: int) -> bool:
-    """Returns True if the character after a byte is complete and no space."""
-    character = block[at + 1 : at + 5].decode(errors="ignore")[:1]
+def _word_follows(block: bytes, offset: int) -> bool:
+    """Returns True if the character after the byte at `offset` is complete and no space."""
+    character = block[offset + 1 : offset + 5].decode(errors="ignore")[:1]
     return bool(character) and not character.isspace()
 
 
 def _whole_characters(block: bytes) -> int:
-    """Returns the length without an incomplete last character."""
+    """Returns the length of a block without an incomplete last character, in bytes."""
     cut = len(block)
     while cut > len(block) - 4 and block[cut - 1] & 0xC0 == 0x80:
         cut -= 1
     return cut - 1 if block[cut - 1] >= 0xC0 else len(block)
 
 
-def _refuse_nul(content: bytes, file: Path, at: int) -> None:
+def _refuse_nul(content: bytes, file: Path, offset: int) -> None:
     nul = content.find(b"\0")
     if nul >= 0:
-        raise UserError(f"{file} is binary, not text: byte {at + nul} is 0.")
+        raise UserError(f"{file} is binary, not text: byte {offset + nul} is 0.")
 
 
-def _long_line(file: Path, at: int) -> UserError:
+def _long_line(file: Path, offset: int) -> UserError:
     return UserError(
-        f"{file}: the line at byte {at} is longer than {byte_size(MAX_LINE_BYTES)}. Use shorter "
-        "lines, or plain text in which each file is a document."
+        f"{file}: the line at byte {offset} is longer than {byte_size(MAX_LINE_BYTES)}. Use "
+        "shorter lines, or plain text in which each file is a document."
     )
 
 

@@ -1,4 +1,4 @@
-"""A trial of a loaded tokenizer: decoding the tokens of a text must give its characters back.
+"""A trial of a loaded tokenizer: encoding and decoding a text must preserve its characters.
 
 The trial runs in a separate process (`round_trip_process.py`), because a foreign tokenizer may
 abort its process, exhaust the memory or never end.
@@ -17,7 +17,7 @@ from jaxformer.core.errors import UserError, one_line
 from jaxformer.data.tokenizer import Tokenizer
 from jaxformer.io.huggingface_tokenizer import HuggingFace
 
-MAX_LOST_SHARE = 1e-3  # of the characters
+MAX_LOST_SHARE = 1e-3  # share of the characters that a tokenizer may lose
 MAX_TOKENS_PER_BYTE = 16
 MAX_TRIAL_SECONDS = 60
 MAX_TRIAL_BYTES = 2**32  # of memory
@@ -28,7 +28,7 @@ def check_round_trip(tokenizer: Tokenizer, name: str, words: Sequence[str]) -> N
     """Raises UserError if a loaded tokenizer loses text, multiplies it, fails or does not end.
 
     White space, case, accents and the order of characters may change: many published tokenizers
-    normalise them. `bytes` and a BPE trained here lose nothing and are not tried.
+    normalise them. `bytes` and a BPE trained by `tokenizer.make` lose nothing and are not tried.
 
     Args:
         tokenizer: the tokenizer.
@@ -44,7 +44,7 @@ def check_round_trip(tokenizer: Tokenizer, name: str, words: Sequence[str]) -> N
             f"the tokenizer {name} makes {n_tokens:,} tokens of {size:,} bytes; at most "
             f"{MAX_TOKENS_PER_BYTE} a byte are possible."
         )
-    lost = {
+    lost = {  # {word: number of its characters that are lost}
         word: sum((_characters(word) - _characters(text)).values())
         for word, text in zip(words, decoded, strict=True)
     }
@@ -94,7 +94,7 @@ def _run_trial(tokenizer_json: str, name: str, words: Sequence[str]) -> tuple[li
 
 
 def _reason(stderr: str, code: int) -> str:
-    """Returns the last line of an error, without Rust's advice on backtraces."""
+    """Returns the last line that a failed process wrote, without Rust's advice on backtraces."""
     lines = [line.strip() for line in stderr.splitlines()]
     lines = [line for line in lines if line and not line.startswith("note: ")]
     return one_line(lines[-1].rstrip(".") if lines else f"signal {-code}", 120)

@@ -1,4 +1,4 @@
-"""The process of `round_trip`: encodes and decodes words with a tokenizer.json.
+"""The separate process of `round_trip`: encodes and decodes words with a tokenizer.json.
 
 It reads {"tokenizer": text of tokenizer.json, "words": [..], "memory_bytes": limit} from stdin and
 writes {"decoded": [..], "tokens": number} to stdout. It runs as a script that does not import
@@ -14,12 +14,12 @@ from tokenizers import Tokenizer
 
 def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    given = json.load(sys.stdin)
-    resource.setrlimit(resource.RLIMIT_AS, (given["memory_bytes"], given["memory_bytes"]))
-    tokenizer = Tokenizer.from_str(given["tokenizer"])
+    trial = json.load(sys.stdin)
+    resource.setrlimit(resource.RLIMIT_AS, (trial["memory_bytes"], trial["memory_bytes"]))
+    tokenizer = Tokenizer.from_str(trial["tokenizer"])
     tokenizer.encode_special_tokens = True
-    encodings = tokenizer.encode_batch_fast(given["words"], add_special_tokens=False)
-    unknown = unknown_token(json.loads(given["tokenizer"])["model"], tokenizer)
+    encodings = tokenizer.encode_batch_fast(trial["words"], add_special_tokens=False)
+    unknown = unknown_token(json.loads(trial["tokenizer"])["model"], tokenizer)
     ids = [[token for token in encoding.ids if token != unknown] for encoding in encodings]
     decoded = tokenizer.decode_batch(ids, skip_special_tokens=True)
     json.dump({"decoded": decoded, "tokens": sum(map(len, ids))}, sys.stdout)

@@ -1,8 +1,8 @@
 """Readers of files with a row for each document: JSON lines and parquet.
 
-Each yields `Piece`s like the reader of plain text (`readers.py`). Rows with blank text are skipped.
-`check_row` is the common check of a row's text and class. `tables.py` reads compressed files, CSV
-and TSV.
+Each reader yields `Piece`s like the reader of plain text (`readers.py`). Rows with blank text are
+skipped. `check_row` is the common check of a row's text and class. `tables.py` reads compressed
+files, CSV and TSV.
 """
 
 import json
@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from jaxformer.core.errors import UserError, did_you_mean, one_line
-from jaxformer.data.readers import Piece, bounded_lines, decoded, text_start
+from jaxformer.data.readers import Piece, bounded_lines, decode_utf8, text_start
 
 COUNT_BLOCK_BYTES = 2**20
 Where = Callable[[], str]  # names the place of a row; called only if the row is refused
 
 
 def read_json_lines(file: Path, start: int, text: str, label: str) -> Iterator[Piece]:
-    """Reads one JSON object by line, from the byte `start`.
+    """Reads one JSON object from each line, from the byte `start` on.
 
     Args:
         file: the file.
@@ -35,14 +35,14 @@ def read_json_lines(file: Path, start: int, text: str, label: str) -> Iterator[P
             if not line.strip():
                 continue
             where = partial(_line_at, file, before)
-            row = json_object(decoded(line, file, before), where)
+            row = json_object(decode_utf8(line, file, before), where)
             content = check_row(row, text, label, where)
             if content.strip():
                 yield Piece(content, True, row[label] if label else None, after)
 
 
 def read_parquet(file: Path, start: int, text: str, label: str) -> Iterator[Piece]:
-    """Reads the rows of a parquet file from row `start`. Checksums of pages are verified.
+    """Reads the rows of a parquet file from row `start` on. Checksums of pages are verified.
 
     Args:
         file: the file.
@@ -55,20 +55,21 @@ def read_parquet(file: Path, start: int, text: str, label: str) -> Iterator[Piec
     columns = [name for name in (text, label) if name]
     for name in columns:
         if name not in names:
-            raise no_field(name, names, str(file))
-    seen = 0
+            raise missing_field_error(name, names, str(file))
+    passed = 0  # rows that were read or skipped
     for group in range(table.metadata.num_row_groups):
         rows = table.metadata.row_group(group).num_rows
-        if seen + rows <= start:
-            seen += rows
+        if passed + rows <= start:
+            passed += rows
             continue
         for row in _rows_of_group(table, group, columns, file):
-            seen += 1
-            if seen <= start:
+            where = partial("{}, row {}".format, file, passed)
+            passed += 1
+            if passed <= start:
                 continue
-            content = check_row(row, text, label, partial("{}, row {}".format, file, seen - 1))
+            content = check_row(row, text, label, where)
             if content.strip():
-                yield Piece(content, True, row[label] if label else None, seen)
+                yield Piece(content, True, row[label] if label else None, passed)
 
 
 READERS: dict[str, Callable] = {".jsonl": read_json_lines, ".parquet": read_parquet}
@@ -103,7 +104,7 @@ def check_row(row: Mapping[str, Any], text: str, label: str, where: Where) -> st
     """
     for name in filter(None, (text, label)):
         if name not in row:
-            raise no_field(name, [*row], where())
+            raise missing_field_error(name, [*row], where())
     content = row[text]
     if not isinstance(content, str):
         raise UserError(f"{where()}: the field {text!r} is no text: {str(content)[:40]!r}.")
@@ -117,7 +118,7 @@ def check_row(row: Mapping[str, Any], text: str, label: str, where: Where) -> st
     return content
 
 
-def no_field(name: str, names: list[str], where: str) -> UserError:
+def missing_field_error(name: str, names: list[str], where: str) -> UserError:
     """Returns the error for a field that a row or a table lacks."""
     return UserError(f"{where} has no {name!r}.{did_you_mean(name, names)} It has: {names}.")
 
@@ -136,10 +137,11 @@ def _refuse_half_surrogate(content: str, where: Where) -> None:
 
 def _line_at(file: Path, offset: int) -> str:
     """Returns "FILE, line 3, byte 55" for the line that begins at an offset."""
-    number, left = 1, offset
+    number, left = 1, offset  # left: bytes before the line that were not read yet
     with open(file, "rb") as stream:
         while left and (block := stream.read(min(left, COUNT_BLOCK_BYTES))):
-            number, left = number + block.count(b"\n"), left - len(block)
+            number += block.count(b"\n")
+            left -= len(block)
     return f"{file}, line {number}, byte {offset}"
 
 
@@ -165,5 +167,5 @@ def _parquet(file: Path) -> Any:
         ) from None
     try:
         return parquet.ParquetFile(file, page_checksum_verification=True)
-    except Exception as error:  # pyarrow has its own types
+    except Exception as error:  # pyarrow has its own error classes
         raise UserError(f"{file} is not a readable parquet file: {one_line(error, 120)}.") from None

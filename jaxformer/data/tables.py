@@ -2,13 +2,13 @@
 
     corpus(Path("reviews.tsv"), "text", "polarity>0")
 
-A label names a column, whose values become classes. Or it compares a numeric column with a number:
-false is class 0, true is class 1. The first line of CSV and TSV names the columns. CSV has quotes
-as in RFC 4180; TSV has none. The whole table is read once when it is opened, to check it and to
-find its classes.
+A label is the name of a column, whose values become classes, or a comparison of a numeric column
+with a number: false is class 0, true is class 1. The first line of CSV and TSV names the columns.
+CSV has quotes as in RFC 4180; TSV has none. The whole table is read once when it is opened, to
+check it and to find its classes.
 
-A hash of its text assigns a row to the training, validation or test part. So the order of the rows
-does not matter, and equal texts are in one part.
+A hash of its text assigns a row to the training, validation or test part. The part therefore does
+not depend on the order of the rows, and equal texts are in one part.
 """
 
 import csv
@@ -32,17 +32,17 @@ from jaxformer.data.readers import (
     Piece,
     bounded_lines,
     check_file,
-    decoded,
+    decode_utf8,
 )
-from jaxformer.data.row_readers import Where, check_row, json_object, no_field
+from jaxformer.data.row_readers import Where, check_row, json_object, missing_field_error
 from jaxformer.data.token_index import MAX_CLASSES, PARTS
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 KINDS = (".csv", ".tsv", ".jsonl")
 COMPRESSIONS = (".gz", ".zst")
-# Operators and their opposites, the longer ones first.
+# {operator: its opposite}; the longer ones come first, as COMPARISON tries them in this order.
 OPPOSITES = {">=": "<", "<=": ">", "==": "!=", "!=": "==", ">": "<=", "<": ">="}
-FUNCTIONS: dict[str, Callable[[float, float], bool]] = {
+OPERATOR_FUNCTIONS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
     "==": operator.eq,
@@ -69,7 +69,7 @@ class Label(NamedTuple):
         signs = (OPPOSITES[self.operator], self.operator)
         return tuple(f"{self.column}{sign}{self.bound:g}" for sign in signs)
 
-    def of(self, row: Row, where: Where) -> Any:
+    def of(self, row: Row, where: Where) -> str:
         """Returns the name of a row's class."""
         value = row[self.column]
         if isinstance(value, dict | list):
@@ -85,7 +85,7 @@ class Label(NamedTuple):
                 f"{where()}: {self.column!r} is no number but {str(value)[:40]!r}; a comparison "
                 "needs numbers."
             )
-        is_true = FUNCTIONS[self.operator](number, self.bound)
+        is_true = OPERATOR_FUNCTIONS[self.operator](number, self.bound)
         return self.comparison_classes[is_true]
 
 
@@ -123,7 +123,7 @@ def corpus(file: Path, text: str, label: str, shares: tuple[float, float]) -> Co
     parsed = parse_label(label, columns)
     for name in filter(None, (text, parsed.column)):
         if name not in columns:
-            raise no_field(name, columns, str(file))
+            raise missing_field_error(name, columns, str(file))
     rows, names = 0, {}
     bytes_of: dict[str, int] = dict.fromkeys(PARTS, 0)
     for where, row in _rows(file):
@@ -211,7 +211,10 @@ def _rows(file: Path) -> Iterator[tuple[Where, Row]]:
     kind = _kind_of(file)
     with _opened(file) as stream:
         lines = _decoded_lines(stream, file)
-        yield from (_json_rows(lines, file) if kind == ".jsonl" else _table_rows(lines, file, kind))
+        if kind == ".jsonl":
+            yield from _json_rows(lines, file)
+        else:
+            yield from _table_rows(lines, file, kind)
 
 
 def _json_rows(lines: Iterator[str], file: Path) -> Iterator[tuple[Where, Row]]:
@@ -249,11 +252,13 @@ def _table_rows(lines: Iterator[str], file: Path, kind: str) -> Iterator[tuple[W
 
 
 def _decoded_lines(stream: IO[bytes], file: Path) -> Iterator[str]:
-    at = 0
+    """Yields the lines as text, without a byte order mark at the beginning of the file."""
+    offset = 0
     for line in bounded_lines(stream, file):
-        mark = len(BYTE_ORDER_MARK) if not at and line.startswith(BYTE_ORDER_MARK) else 0
-        yield decoded(line[mark:], file, at + mark)
-        at += len(line)
+        has_mark = offset == 0 and line.startswith(BYTE_ORDER_MARK)
+        skipped = len(BYTE_ORDER_MARK) if has_mark else 0
+        yield decode_utf8(line[skipped:], file, offset + skipped)
+        offset += len(line)
 
 
 def _kind_of(file: Path) -> str:
@@ -270,13 +275,14 @@ def _kind_of(file: Path) -> str:
 @contextmanager
 def _opened(file: Path) -> Iterator[IO[bytes]]:
     """Opens a file that may be compressed; raises UserError if its compressed data is damaged."""
-    errors: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
+    errors: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)  # of damaged data
     if file.suffix == ".gz":
         opened: Any = gzip.open(file, "rb")  # noqa: SIM115 (closed below)
     elif file.suffix == ".zst":
         from jaxformer.data import zstd_stream
 
-        opened, errors = zstd_stream.open_stream(file), (*errors, zstd_stream.error_class())
+        opened = zstd_stream.open_stream(file)
+        errors = *errors, zstd_stream.error_class()
     else:
         opened, errors = open(file, "rb"), ()  # noqa: SIM115 (closed below)
     with opened as stream:

@@ -40,27 +40,22 @@ def corpus(name: str, text: str, label: str, folder: str, download: bool) -> Cor
         if field not in fields:
             hint = did_you_mean(field, [*fields])
             raise UserError(f"tfds:{name} has no field {field!r}.{hint} It has: {[*fields]}.")
-    splits = {
+    splits = {  # {part: (split, its description)}
         SPLITS[split]: (split, info)
         for split, info in builder.info.splits.items()
         if split in SPLITS
     }
     if "train" not in splits:
         raise UserError(f"tfds:{name} has no split 'train'; it has {[*builder.info.splits]}.")
-    sources = tuple(
-        TextSource(
-            f"{name}:{split}",
-            part,
-            info.num_examples,
-            info.num_bytes,
-            _reader(builder, split, text, label),
-        )
-        for part in PARTS
-        if part in splits
-        for split, info in [splits[part]]
-    )
+    sources = []
+    for part in PARTS:
+        if part in splits:
+            split, info = splits[part]
+            read = _reader(builder, split, text, label)
+            source = TextSource(f"{name}:{split}", part, info.num_examples, info.num_bytes, read)
+            sources.append(source)
     names = getattr(fields[label], "names", ()) if label else ()
-    return Corpus(sources, tuple(names))
+    return Corpus(tuple(sources), tuple(names))
 
 
 def summary(name: str, folder: str, download: bool) -> str:
@@ -72,6 +67,8 @@ def summary(name: str, folder: str, download: bool) -> str:
 
 
 def _reader(builder: Any, split: str, text: str, label: str):
+    """Returns a function that yields the pieces of a split from a record on."""
+
     def read(start: int) -> Iterator[Piece]:
         source = builder.as_data_source(split=split)
         for i in range(start, len(source)):
@@ -121,7 +118,7 @@ def _prepare(tfds: Any, name: str, root: Path) -> Any:
     try:
         builder = tfds.builder(name, data_dir=str(root), file_format="array_record")
     except tfds.core.registered.DatasetNotFoundError:  # its message lists hundreds of names
-        known = tfds.list_builders(with_community_datasets=False)  # those need TensorFlow
+        known = tfds.list_builders(with_community_datasets=False)  # the others need TensorFlow
         hint = did_you_mean(name.split("/")[0], known)
         if find_spec("tensorflow") is None:
             hint += f" Builders that need TensorFlow are not listed without it: {INSTALL}."
@@ -155,7 +152,7 @@ def _preparation_error(name: str, error: Exception) -> UserError:
 def _check_servers(urls: Iterable[str]) -> None:
     """Sends one request to each download server; raises an error if one does not answer.
 
-    TensorFlow Datasets would send eleven, which takes minutes without a network.
+    TensorFlow Datasets itself sends eleven requests, which takes minutes without a network.
     """
     import requests
 

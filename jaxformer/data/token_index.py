@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 
 FORMAT = 1
 MAX_CLASSES = 1000  # of documents
-DTYPES = {"uint16": 2, "uint32": 4}  # of tokens.bin, and their bytes
+DTYPES = {"uint16": 2, "uint32": 4}  # {dtype of tokens.bin: bytes of a token}
 DATA_FILES = ("bytes.bin", "documents.bin", "labels.bin", "tokenizer.json", "tokens.bin")
 PARTS = ("train", "validation", "test")
 
 
 class Part(NamedTuple):
-    """Tokens start .. stop - 1 and documents first .. last - 1 of a prepared text."""
+    """A part of a prepared text: tokens start .. stop - 1, documents first .. last - 1."""
 
     start: int
     stop: int
     first: int
     last: int
-    bytes: int  # size of the text
+    bytes: int  # size of its text before tokenization
 
 
 def fields_valid(index: Mapping[str, Any]) -> dict[str, bool]:
@@ -50,16 +50,16 @@ def fields_valid(index: Mapping[str, Any]) -> dict[str, bool]:
 def _are_sizes_right(fields: Mapping[str, Any]) -> bool:
     """Returns whether all files are listed, with the sizes that the other fields imply."""
     parts, files = [fields["parts"][name] for name in PARTS], fields["files"]
-    last = max(part["last"] for part in parts)
+    n_documents = max(part["last"] for part in parts)
     sizes = {
         "tokens.bin": DTYPES[fields["dtype"]] * max(part["stop"] for part in parts),
-        "documents.bin": 8 * last,
+        "documents.bin": 8 * n_documents,
         "bytes.bin": 4 * fields["vocab_size"],
     }
     if fields["labels"]:
-        sizes["labels.bin"] = 4 * last
-    is_right = {name: name in files and files[name]["bytes"] == sizes[name] for name in sizes}
-    return "tokenizer.json" in files and all(is_right.values())
+        sizes["labels.bin"] = 4 * n_documents
+    are_right = all(name in files and files[name]["bytes"] == size for name, size in sizes.items())
+    return "tokenizer.json" in files and are_right
 
 
 def _is_count(value: Any, low: int = 0, high: float = math.inf) -> bool:

@@ -8,7 +8,7 @@ bytes.bin        the number of bytes of text of each token, int32
 tokenizer.json   the tokenizer
 
 A part ("train", "validation" or "test") is a range of whole documents. Rows are read with pread
-instead of a memory map, so that large files need no memory and a bad disk raises an error.
+instead of a memory map, so that large files need no memory and a read error is an exception.
 """
 
 import hashlib
@@ -73,9 +73,9 @@ class Tokens:
 
     @cached_property
     def bytes_of_token(self) -> np.ndarray:
-        """Bytes of text that each token stands for, (V,).
+        """The number of bytes of text that each token stands for, (V,).
 
-        They are scaled so that their sum over all tokens of the text is the size of the text.
+        The numbers are scaled so that their sum over all tokens is the size of the text.
         """
         table = np.frombuffer((self.folder / "bytes.bin").read_bytes(), "<i4")
         return table * self.index["bytes_scale"]
@@ -84,30 +84,32 @@ class Tokens:
         """Returns the contents of the folder in one line."""
         parts = [self.part(name) for name in PARTS]
         tokens = [f"{name} {p.stop - p.start:,}" for name, p in zip(PARTS, parts, strict=True)]
-        n_bytes, n = sum(p.bytes for p in parts), sum(p.stop - p.start for p in parts)
+        n_bytes = sum(part.bytes for part in parts)
+        n_tokens = sum(part.stop - part.start for part in parts)
         return (
             f"{self.folder}: tokens {', '.join(tokens)}; {parts[-1].last:,} documents, "
-            f"{n_bytes / max(n, 1):.3g} bytes a token, vocabulary {self.vocab_size:,}, "
+            f"{n_bytes / max(n_tokens, 1):.3g} bytes a token, vocabulary {self.vocab_size:,}, "
             f"fingerprint {self.fingerprint}"
         )
 
     def windows(self, starts_B: np.ndarray, length: int) -> np.ndarray:
-        """Returns (B, length) tokens from each start, in the dtype of the file."""
+        """Returns the tokens from each start on, (B, length), in the dtype of the file."""
         width = self.dtype.itemsize
         content = self._pieces("tokens.bin", (starts_B * width).tolist(), length * width)
-        out = np.frombuffer(content, self.dtype).reshape(len(starts_B), length)
-        if out.size and out.max() >= self.vocab_size:
-            raise _damaged(self.folder, f"tokens.bin contains the token {out.max()}")
-        return out.astype(self.dtype.newbyteorder("="), copy=False)
+        tokens_BxT = np.frombuffer(content, self.dtype).reshape(len(starts_B), length)
+        if tokens_BxT.size and tokens_BxT.max() >= self.vocab_size:
+            raise _damaged(self.folder, f"tokens.bin contains the token {tokens_BxT.max()}")
+        return tokens_BxT.astype(self.dtype.newbyteorder("="), copy=False)
 
     def tokens(self, start: int, stop: int) -> np.ndarray:
         """Returns the tokens start .. stop - 1."""
         return self.windows(np.array([start]), stop - start)[0]
 
     def documents(self, documents_B: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns (B, length) first tokens of documents, padded with end tokens, and (B,) lengths.
+        """Returns the first tokens of documents, (B, length), and their numbers, (B,).
 
-        The end token that follows a document is not part of it.
+        Shorter documents are padded with end tokens. The end token that follows a document is not
+        part of it.
         """
         out = np.full((len(documents_B), length), self.end, self.dtype.newbyteorder("="))
         lengths = np.zeros(len(documents_B), np.int32)
@@ -182,7 +184,7 @@ def folder_of(name: str) -> Path:
 
 @cache
 def _load(folder: Path, modified_ns: int) -> Tokens:
-    """Loads and checks the index. A new modification time is a new key of the cache."""
+    """Loads and checks the index. A changed index has another key of the cache, `modified_ns`."""
     try:
         index = without_checksum(json.loads((folder / "index.json").read_text()))
     except FileNotFoundError:

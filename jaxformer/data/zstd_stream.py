@@ -1,6 +1,6 @@
-"""A reader of files compressed with Zstandard, which notices a file that was cut.
+"""A reader of files compressed with Zstandard, which refuses a truncated file.
 
-It needs the package `zstandard`. A damaged or cut file raises `error_class()`.
+It needs the package `zstandard`. A damaged or truncated file raises `error_class()`.
 """
 
 import io
@@ -9,16 +9,16 @@ from typing import IO, Any
 
 from jaxformer.core.errors import UserError
 
-CHUNK_BYTES = 1024  # of compressed data; becomes 32 MiB at most, however strongly it is compressed
+CHUNK_BYTES = 1024  # of compressed data, which decompress to at most 32 MiB
 
 
 class ZstdStream(io.RawIOBase):
-    """The decompressed bytes of a file of one or several frames."""
+    """The decompressed bytes of a file, which consists of one or several Zstandard frames."""
 
     def __init__(self, file: Path):
         self.package = _package()
         self.source = open(file, "rb")  # noqa: SIM115 (closed by `close`)
-        self.frame: Any = None  # the decompressor of the current frame
+        self.frame: Any = None  # the decompressor of the current frame, None between frames
         self.rest = b""  # compressed bytes after the frame
         self.content = b""  # decompressed bytes that were not read yet
 
@@ -53,7 +53,7 @@ def open_stream(file: Path) -> IO[bytes]:
 
 
 def error_class() -> type[Exception]:
-    """Returns the class of errors of damaged data."""
+    """Returns the class of the errors that damaged data raises."""
     return _package().ZstdError
 
 
