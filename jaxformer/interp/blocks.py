@@ -1,14 +1,14 @@
-"""Runs a network block by block; blocks that differ in parameters only share one compiled program.
+"""Runs a network block by block. Blocks that differ only in parameters share a compiled program.
 
     blocks = Blocks(model, params)
     clean = blocks.forward(tokens_BxT)                      every state of the residual stream
     suffix = clean.suffix(start=9)                          tokens 9, 10, .. and the memory of 0..8
-    states = blocks.run(12, new_states, suffix)             what leaves block_12
+    states = blocks.run(12, new_states, suffix)             the states after block_12
     logits = blocks.read(states)
 
 A change in block l at token p affects later blocks only, and later tokens only in a causal model.
-Such a change is computed from block l and token p on. Earlier tokens enter as the memory of each
-block, their keys and values.
+Such a change is computed from block l and token p on. The keys and values of earlier tokens are the
+memory of each block.
 
 Shape letters: see `jaxformer.interp`. Rows R are ordered by case, then by prompt.
 """
@@ -50,7 +50,7 @@ def count_blocks(model: Any) -> int:
 def one_block(model: Any, block: int) -> Any:
     """Returns the model that has only this block, as block_0.
 
-    Two blocks that differ in their parameters only give equal models, so that jit compiles once.
+    Two blocks that differ only in their parameters give equal models, so that jit compiles once.
     """
     spec = model.spec
     if isinstance(model, Recall):
@@ -113,11 +113,13 @@ class Blocks:
         self.n_blocks = count_blocks(model)
         self.has_memory = model.spec.causal and isinstance(model, Decoder | Pretrained)
         self.models = [one_block(model, i) for i in range(self.n_blocks)]
-        self.outside = {k: v for k, v in params.items() if not k.startswith("block_")}
+        self.outside = {
+            name: tree for name, tree in params.items() if not name.startswith("block_")
+        }
         self.params = [params[f"block_{i}"] for i in range(self.n_blocks)]
 
     def of_block(self, block: int) -> tuple[Any, dict[str, Any]]:
-        """Returns the model of one block and its parameters."""
+        """Returns the model that has only this block, and its parameters."""
         return self.models[block], {**self.outside, "block_0": self.params[block]}
 
     def forward(self, tokens_BxT: jax.Array, names: Sequence[str] = ()) -> Pass:
@@ -134,10 +136,12 @@ class Blocks:
             empty = _empty_memory(self.models[i], tokens_BxT) if self.has_memory else None
             available = addresses(self.models[i])
             kept_names = tuple(name for name in names if name in available)
-            out, kept, new = _run(*self.of_block(i), tokens_BxT, states[-1], empty, 0, kept_names)
-            states.append(out)
-            values.append(kept)
-            memory.append(new)
+            states_BxTxN, block_values, block_memory = _run(
+                *self.of_block(i), tokens_BxT, states[-1], empty, 0, kept_names
+            )
+            states.append(states_BxTxN)
+            values.append(block_values)
+            memory.append(block_memory)
         return Pass(jnp.asarray(tokens_BxT), states, tuple(memory), values)
 
     def run(
@@ -158,13 +162,16 @@ class Blocks:
         return _run(model, all_params, suffix.tokens_BxT, states_RxTxN, memory, suffix.start)[0]
 
     def run_from(self, block: int, states_RxTxN: jax.Array, suffix: Suffix) -> jax.Array:
-        """Returns the last states if these states enter a block; for block L they are the same."""
+        """Returns the states after the last block if these states enter a block.
+
+        The block number L, that of no block, returns them unchanged.
+        """
         for i in range(block, self.n_blocks):
             states_RxTxN = self.run(i, states_RxTxN, suffix)
         return states_RxTxN
 
     def read(self, states_RxKxN: jax.Array) -> jax.Array:
-        """Returns the logits (R, K, V) of last states; positions are read independently."""
+        """Returns the logits (R, K, V) of states after the last block, each position alone."""
         return read(*self.of_block(self.n_blocks - 1), states_RxKxN)
 
 
@@ -184,7 +191,7 @@ def block_output(
     edits: Mapping[str, Any],
     names: Sequence[str] = (),
 ) -> tuple[jax.Array, dict[str, jax.Array], Any]:
-    """Runs a model of one block on states; a function for use inside jit.
+    """Runs a model of one block on states; for use inside jit.
 
     Args:
         model, params: the model of one block, as from `Blocks.of_block`.
@@ -215,12 +222,12 @@ def block_output(
 
 
 def read(model: Any, params: Any, states_BxKxN: jax.Array) -> jax.Array:
-    """Returns the logits (B, K, V) of last states; `model` has one block."""
+    """Returns the logits (B, K, V) of states after the last block; `model` has one block."""
     return _read(model, params, states_BxKxN)
 
 
 def _inputs(model: Any, memory: Any, start: Any, tokens_RxT: jax.Array, repeats: int) -> Any:
-    """Returns inputs, variables and mutable collections of a call that continues a memory."""
+    """Returns the inputs, variables and mutable collections with which flax continues a memory."""
     if memory is None:
         return (tokens_RxT,), {}, [INTERMEDIATES]
 
@@ -228,13 +235,13 @@ def _inputs(model: Any, memory: Any, start: Any, tokens_RxT: jax.Array, repeats:
         return jnp.tile(x, (repeats, *(1,) * (x.ndim - 1)))
 
     if not isinstance(model, Pretrained):
-        # Arrays without axes count the tokens so far.
+        # Arrays without axes are counters of the tokens so far.
         cache = jax.tree.map(lambda x: tiled(x) if jnp.ndim(x) else jnp.asarray(start), memory)
         return (tokens_RxT,), {CACHE: cache} if cache else {}, [INTERMEDIATES, CACHE]
-    block = jax.tree.map(tiled, memory)
-    n_rows, n_slots = block["keys"].shape[:2]
+    block_cache = jax.tree.map(tiled, memory)
+    n_rows, n_slots = block_cache["keys"].shape[:2]
     seen_RxS = jnp.broadcast_to((jnp.arange(n_slots) < start)[None], (n_rows, n_slots))
-    cache = {"seen": seen_RxS, "length": jnp.asarray(start), "block_0": block}
+    cache = {"seen": seen_RxS, "length": jnp.asarray(start), "block_0": block_cache}
     return (tokens_RxT, None, None, cache), {}, [INTERMEDIATES]
 
 

@@ -1,15 +1,15 @@
 """The score of prompts when one component is replaced: attention, MLP or a head of each block.
 
     measured = Measured(model, params, clean, corrupted, answers)
-    measured.mean_ablation()     clean prompts, the component's mean over all prompts
-    measured.resampling()        clean prompts, its value in the corrupted prompt
-    measured.patching()          corrupted prompts, its value in the clean prompt
-    measured.path_patching()     the same, seen by the logits only
-    measured.low_rank(0.01)      clean prompts, weights cut to this fraction of their rank
+    measured.mean_ablation()     clean prompts with the component's mean over all prompts
+    measured.resampling()        clean prompts with its value in the corrupted prompt
+    measured.patching()          corrupted prompts with its value in the clean prompt
+    measured.path_patching()     as patching, but later components keep their corrupted values
+    measured.low_rank(0.01)      clean prompts with its weights cut to this fraction of their rank
 
 Each returns the scores (L, C, B) by block, component and pair. The components of a block are its
-attention, its MLP and its heads, in the order of `names`. All components of a block run as one
-batch from this block on, and all blocks share one compiled program (`jaxformer.interp.blocks`).
+attention, its MLP and its heads, in the order of `measured.names`. All components of a block run as
+one batch from this block on. All blocks share one compiled program (`jaxformer.interp.blocks`).
 
 Shapes: B pairs, T tokens, N width, H heads, D head width, L blocks, C components of a block,
 K scored positions, F fractions of the rank, R = C B rows.
@@ -31,7 +31,7 @@ from jaxformer.interp.patching import MAX_TOKENS, first_difference
 from jaxformer.models.model import Model, take_positions
 
 HEADS, ATTENTION, MLP = "attn/heads", "attn/output", "mlp/output"
-MAX_LOGITS = 2**24  # that are in memory at once
+MAX_LOGITS = 2**24  # numbers that are in memory at once
 Values = dict[str, jax.Array]  # {address within a block: activation}
 
 
@@ -73,13 +73,13 @@ class Measured:
         kept = HEADS, ATTENTION, MLP
         self.clean = self.blocks.forward(jnp.asarray(clean), kept)
         self.corrupted = self.blocks.forward(jnp.asarray(corrupted), kept)
-        # Earlier states of both prompts are equal in a causal model.
-        self.first = first_difference(clean, corrupted) if self.blocks.has_memory else 0
-        everything = np.concatenate([clean, corrupted])
-        # Before this position all prompts have the same tokens, which a mean does not change.
-        self.first_of_all = 0
+        # In a causal model the states before the first difference of the tokens are equal, and so
+        # are their means.
+        self.first_difference, self.first_difference_of_all = 0, 0
         if self.blocks.has_memory:
-            self.first_of_all = first_difference(everything, np.roll(everything, 1, 0))
+            self.first_difference = first_difference(clean, corrupted)
+            all_tokens = np.concatenate([clean, corrupted])
+            self.first_difference_of_all = first_difference(all_tokens, np.roll(all_tokens, 1, 0))
         has_heads = HEADS in self.clean.values[0]
         n_heads = model.spec.heads if has_heads else 1  # one switch for the whole attention
         rows = list(np.eye(n_heads, dtype=bool)) if has_heads and heads else []
@@ -109,15 +109,19 @@ class Measured:
         def means(clean: Values, corrupted: Values) -> Values:
             return {name: _mean(clean[name], corrupted[name], self.real_BxT) for name in clean}
 
-        return self._replaced(self.clean, means, self.first_of_all)
+        return self._scores_with(self.clean, means, self.first_difference_of_all)
 
     def resampling(self) -> np.ndarray:
         """Returns scores of clean prompts with a component's value in the corrupted prompt."""
-        return self._replaced(self.clean, lambda clean, corrupted: corrupted, self.first)
+        return self._scores_with(
+            self.clean, lambda clean, corrupted: corrupted, self.first_difference
+        )
 
     def patching(self) -> np.ndarray:
         """Returns scores of corrupted prompts with a component's value in the clean prompt."""
-        return self._replaced(self.corrupted, lambda clean, corrupted: clean, self.first)
+        return self._scores_with(
+            self.corrupted, lambda clean, corrupted: clean, self.first_difference
+        )
 
     def path_patching(self) -> np.ndarray:
         """Returns the scores of `patching` if later components keep their corrupted values."""
@@ -131,13 +135,12 @@ class Measured:
         for block in range(self.n_blocks):
             old, new = (scored(run.values[block]) for run in (self.corrupted, self.clean))
             before = take_positions(self.corrupted.states[block], position_BxK)
-            program = self.blocks.of_block(block)
+            block_model = self.blocks.of_block(block)
             components = self.heads_CxH, self.mlp_C
-            states = _replace(*program, tokens_BxK, before, old, new, *components, True)
+            states = _replace(*block_model, tokens_BxK, before, old, new, *components, True)
             for later in range(block + 1, self.n_blocks):
-                fixed = {
-                    k: v for k, v in scored(self.corrupted.values[later]).items() if k != HEADS
-                }
+                fixed = scored(self.corrupted.values[later])
+                fixed.pop(HEADS, None)
                 states = _add_branches(*self.blocks.of_block(later), tokens_BxK, states, fixed)
             scores.append(np.asarray(_scores(*self._last_block, states, self.answers)))
             self.progress()
@@ -152,41 +155,53 @@ class Measured:
             fractions: of the smaller dimension of each matrix.
         """
         kinds = "attn", "mlp"
-        suffix, scores, whole = self.clean.suffix(0), [], self.blocks.params
+        suffix, scores = self.clean.suffix(0), []
         for block in range(self.n_blocks):
-            before, cuts = self.clean.states[block], cut_params(whole[block], kinds, fractions)
+            before = self.clean.states[block]
+            cuts = cut_params(self.blocks.params[block], kinds, fractions)
             states = jnp.concatenate([self.blocks.run(block, before, suffix, cut) for cut in cuts])
-            scores.append(self._continued(block, states, self.clean, 0))
+            scores.append(self._scores_after(block, states, self.clean, 0))
             self.progress()
         n_pairs = len(self.clean.tokens_BxT)
-        by_kind = np.stack(scores).reshape(self.n_blocks, len(fractions), len(kinds), n_pairs)
-        return by_kind.transpose(1, 0, 2, 3)
+        scores_LxFxCxB = np.stack(scores).reshape(-1, len(fractions), len(kinds), n_pairs)
+        return scores_LxFxCxB.transpose(1, 0, 2, 3)
 
-    def _replaced(
+    def _scores_with(
         self, base: Pass, new_values: Callable[[Values, Values], Values], start: int
     ) -> np.ndarray:
-        """Returns the scores (L, C, B) of a pass with each component replaced, from `start` on."""
+        """Returns the scores (L, C, B) of a pass in which each component has a new value.
+
+        Args:
+            base: the pass.
+            new_values: returns the new values of a block from its values in clean and corrupted
+                prompts.
+            start: the first position to compute; earlier states do not change.
+        """
         scores, tokens_BxT = [], base.tokens_BxT[:, start:]
         for block in range(self.n_blocks):
             new = new_values(self.clean.values[block], self.corrupted.values[block])
-            old, new = ({k: v[:, start:] for k, v in x.items()} for x in (base.values[block], new))
-            before, program = base.states[block][:, start:], self.blocks.of_block(block)
+            old = {name: value[:, start:] for name, value in base.values[block].items()}
+            new = {name: value[:, start:] for name, value in new.items()}
+            before, block_model = base.states[block][:, start:], self.blocks.of_block(block)
             parts = []
             for chosen in _chunks(len(self.mlp_C), tokens_BxT.size):
                 components = self.heads_CxH[chosen], self.mlp_C[chosen]
-                states = _replace(*program, tokens_BxT, before, old, new, *components, False)
-                parts.append(self._continued(block, states, base, start))
+                states = _replace(*block_model, tokens_BxT, before, old, new, *components, False)
+                parts.append(self._scores_after(block, states, base, start))
             scores.append(np.concatenate(parts)[: len(self.mlp_C)])
             self.progress()
         return np.stack(scores)
 
-    def _continued(self, block: int, states_RxTxN: jax.Array, base: Pass, start: int) -> np.ndarray:
-        """Returns the scores (C, B) if these states leave a block."""
+    def _scores_after(
+        self, block: int, states_RxTxN: jax.Array, base: Pass, start: int
+    ) -> np.ndarray:
+        """Returns the scores (C, B) if these states, from token `start` on, leave a block."""
         last = self.blocks.run_from(block + 1, states_RxTxN, base.suffix(start))
         return np.asarray(self._read(last, base, start))
 
     def _read(self, last_RxTxN: jax.Array, base: Pass, start: int) -> jax.Array:
-        states_RxKxN = _scored(base.states[-1], last_RxTxN, self.answers.position_BxK, start)
+        position_BxK = self.answers.position_BxK
+        states_RxKxN = _take_scored(base.states[-1], last_RxTxN, position_BxK, start)
         return _scores(*self._last_block, states_RxKxN, self.answers)
 
     @property
@@ -208,11 +223,12 @@ def _mean(clean: jax.Array, corrupted: jax.Array, real_BxT: jax.Array) -> jax.Ar
     """Returns the mean over all prompts that have a token at each position, as (B, T, ..)."""
     weight = jnp.expand_dims(real_BxT.astype(clean.dtype), range(2, clean.ndim))
     total = ((clean + corrupted) * weight).sum(0, keepdims=True)
-    return jnp.broadcast_to(total / (2 * jnp.maximum(weight.sum(0, keepdims=True), 1)), clean.shape)
+    n_prompts = 2 * jnp.maximum(weight.sum(0, keepdims=True), 1)
+    return jnp.broadcast_to(total / n_prompts, clean.shape)
 
 
 def _chunks(n_cases: int, n_tokens: int) -> list[np.ndarray]:
-    """Returns the indices of cases that run together; the last may repeat the last case."""
+    """Returns the indices of cases that run together; the last chunk may repeat the last case."""
     n_chunks = -(-n_cases // max(MAX_TOKENS // n_tokens, 1))
     size = -(-n_cases // n_chunks)
     index = np.minimum(np.arange(n_chunks * size), n_cases - 1)
@@ -227,16 +243,16 @@ def _replace(
 
     Args:
         old, new: {address: activation}; unchosen heads keep the old value.
-        heads_CxH, mlp_C: what each case replaces.
+        heads_CxH, mlp_C: whether each case replaces each head, and the MLP.
         is_mlp_fixed: whether the MLP keeps its old value instead of reading the new heads.
     """
 
     def one_case(heads_H: jax.Array, is_mlp: jax.Array) -> jax.Array:
         if HEADS in new:
-            chosen, mixed = heads_H[None, None, :, None], HEADS
+            chosen, address = heads_H[None, None, :, None], HEADS
         else:
-            chosen, mixed = heads_H[0], ATTENTION
-        edits: dict[str, Any] = {mixed: jnp.where(chosen, new[mixed], old[mixed])}
+            chosen, address = heads_H[0], ATTENTION
+        edits: dict[str, Any] = {address: jnp.where(chosen, new[address], old[address])}
         if MLP in new:
 
             def replaced(value: jax.Array) -> jax.Array:
@@ -258,8 +274,8 @@ def _add_branches(model, params, tokens_BxT, states_RxTxN, fixed) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames=("start",))
-def _scored(base_BxTxN, last_RxTxN, position_BxK, start) -> jax.Array:
-    """Returns the last states at scored positions, (R, K, N); before `start` those of the base."""
+def _take_scored(base_BxTxN, last_RxTxN, position_BxK, start) -> jax.Array:
+    """Returns the last states at scored positions, (R, K, N); those of the base before `start`."""
     repeats = last_RxTxN.shape[0] // base_BxTxN.shape[0]
     earlier = jnp.tile(base_BxTxN[:, :start], (repeats, 1, 1))
     whole = jnp.concatenate([earlier, last_RxTxN], 1)
@@ -268,11 +284,11 @@ def _scored(base_BxTxN, last_RxTxN, position_BxK, start) -> jax.Array:
 
 @partial(jax.jit, static_argnames=("model",))
 def _scores(model, params, states_RxKxN, answers) -> jax.Array:
-    """Returns the scores (C, B) of last states, for as many cases at once as logits fit."""
+    """Returns the scores (C, B) of last states. MAX_LOGITS bounds the cases that run at once."""
     cases = states_RxKxN.reshape(-1, *answers.position_BxK.shape, states_RxKxN.shape[-1])
-    at_once = MAX_LOGITS // (answers.position_BxK.size * model.spec.vocab_size)
+    n_at_once = MAX_LOGITS // (answers.position_BxK.size * model.spec.vocab_size)
 
     def scores_B(states_BxKxN: jax.Array) -> jax.Array:
         return score(read(model, params, states_BxKxN), answers)
 
-    return jax.lax.map(scores_B, cases, batch_size=min(max(at_once, 1), len(cases)))
+    return jax.lax.map(scores_B, cases, batch_size=min(max(n_at_once, 1), len(cases)))

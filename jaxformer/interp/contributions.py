@@ -1,11 +1,12 @@
 """First-order effects of components, by gradients that pass through one block after another.
 
     attribution   (clean - corrupted) . d score / d component, at the corrupted prompts
-    direct        component . d margin / d component on its path to the logits alone, at the clean
-                  prompts, with the scale of the last norm constant
+    direct        component . d margin / d component, at the clean prompts, along the component's
+                  direct path to the logits: later components and the scales of norms are constant
 
-`components.Measured` has the prompts. Both return (L, C, B) by block, component and pair, with the
-components of `measured.names`. Attention's entry is the sum over its heads.
+A `components.Measured` provides the prompts. Both functions return (L, C, B) by block, component
+and pair. The components are those of `measured.names`; the entry of an attention is the sum over
+its heads.
 
 Shapes: B pairs, T tokens, N width, H heads, D head width, L blocks, C components of a block.
 """
@@ -53,7 +54,14 @@ def has_direct(model: Any) -> bool:
 
 
 def _effects(measured: Measured, base, terms, is_direct: bool) -> np.ndarray:
-    """Returns the sums of gradient times term of each component, (L, C, B)."""
+    """Returns the sum of gradient times term of each component, (L, C, B).
+
+    Args:
+        measured: the network and the prompts.
+        base: the pass at which the gradients are taken.
+        terms: for each block {address: array with the shape of the activation}.
+        is_direct: whether the gradients are those of the direct path.
+    """
     blocks, answers = measured.blocks, measured.answers
     slope_BxTxN = _final_slope(*blocks.of_block(-1), base.states[-1], answers, is_direct)
     effects, suffix = [], base.suffix(0)
@@ -68,8 +76,8 @@ def _effects(measured: Measured, base, terms, is_direct: bool) -> np.ndarray:
 
 
 def _by_component(measured: Measured, terms, slopes) -> np.ndarray:
-    """Returns the sums for attention, MLP and heads, (C, B)."""
-    n_rows = len(measured.mlp_C)
+    """Returns the sums of a block's terms times slopes for attention, MLP and heads, (C, B)."""
+    n_heads = len(measured.mlp_C) - 2  # 0 if heads are no components
     if HEADS in slopes:
         by_head_HxB = np.asarray((terms[HEADS] * slopes[HEADS]).sum((1, 3))).T
         attention_B = by_head_HxB.sum(0)
@@ -79,7 +87,7 @@ def _by_component(measured: Measured, terms, slopes) -> np.ndarray:
     mlp_B = np.zeros_like(attention_B)
     if MLP in slopes:
         mlp_B = np.asarray((terms[MLP] * slopes[MLP]).sum((1, 2)))
-    return np.array([attention_B, mlp_B, *by_head_HxB[: n_rows - 2]])
+    return np.array([attention_B, mlp_B, *by_head_HxB[:n_heads]])
 
 
 @partial(jax.jit, static_argnames=("model", "is_direct"))
@@ -107,14 +115,16 @@ def _block_slopes(model, params, tokens_BxT, states_BxTxN, slope_BxTxN, is_direc
         is_direct: whether heads, MLP and the scales of norms do not react to the states that enter.
     """
     available = addresses(model)
-    mixed = HEADS if HEADS in available else ATTENTION
-    kept = [mixed, MLP] if MLP in available else [mixed]
+    attention = HEADS if HEADS in available else ATTENTION
+    kept = [attention, MLP] if MLP in available else [attention]
     is_normed = any(name.endswith("norm/factor") for name in available)
 
     def run(states_BxTxN, shifts):
         def shifted(name):
             def shift(value):
-                return (jax.lax.stop_gradient(value) if is_direct else value) + shifts[name]
+                if is_direct:
+                    value = jax.lax.stop_gradient(value)
+                return value + shifts[name]
 
             return shift
 

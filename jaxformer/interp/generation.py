@@ -3,15 +3,15 @@
     generated = jaxformer.generate(model, params, tokens, new=40)
     generated.tokens                                              (B, 40)
 
-One program is compiled for each shape and each set of options. There are three ways to the logits
-of a new token:
+One program is compiled for each shape and each set of options. The logits of a new token are
+computed in one of three ways (`next_logits`):
 
-    published models     keys and values in a cache; shorter prompts are padded on the left
-    models with a cache  (models/cache.py), for prompts of one length without edits
-    all others           the whole text is computed again for each new token
+    published models     from keys and values in a cache; shorter prompts are padded on the left
+    models with a cache  from the cache of models/cache.py, if prompts have one length and no edits
+    all others           from the whole text, which is computed again for each new token
 
-No attention weights are kept while tokens are drawn. `capture` reads activations in one pass over
-prompt and new tokens at the end; a causal model gives the same values.
+The activations that `capture` names are read at the end, in one pass over prompt and new tokens. In
+a causal model they equal those while the tokens were drawn.
 
 Shape letters: B prompts, T tokens of the prompts, N new tokens, S = T + N, V vocabulary, K stop
 tokens.
@@ -44,7 +44,7 @@ class Generation(NamedTuple):
     tokens: jax.Array  # (B, new)
     lengths: jax.Array  # (B,): new tokens of each prompt, its stop token included
     texts: list[str] | None  # the decoded tokens, if a tokenizer was given
-    activations: dict[str, jax.Array]  # {address: of prompt and new tokens}
+    activations: dict[str, jax.Array]  # {address: values for prompt and new tokens}
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Options:
     names: tuple[str, ...]
     patterns: tuple[str, ...]  # of edits
     functions: tuple[Any, ...]  # the leaves of edits that are functions, None for arrays
-    structure: Any
+    structure: Any  # that of the tree of edits
 
 
 def generate(
@@ -118,7 +118,7 @@ def generate(
     prompts = _prompts(model, tokens, real, tokenizer, chat)
     _check_length(model, prompts.tokens_BxT.shape[1], new)
     check_tokens(model, prompts.tokens_BxT)
-    patterns, functions, arrays, structure = _split(edits or {})
+    patterns, functions, arrays, structure = _split_edits(edits or {})
     names = tuple(resolve(name) for name in capture)
     is_even = bool((prompts.ends_B == prompts.tokens_BxT.shape[1]).all())
     options = Options(model, new, temperature == 0, is_even, names, patterns, functions, structure)
@@ -163,6 +163,7 @@ def _prompts(model: Any, tokens: Any, real: Any, tokenizer: Any, chat: bool) -> 
 
 
 def _padded(model: Any, rows: Sequence[np.ndarray]) -> Prompts:
+    """Returns prompts with padding, on the left for published models, otherwise on the right."""
     if any(row.ndim != 1 for row in rows):
         raise UserError("tokens must be a list of token ids for each prompt, such as [[5, 17, 2]].")
     if not rows or not all(row.size for row in rows):
@@ -171,8 +172,8 @@ def _padded(model: Any, rows: Sequence[np.ndarray]) -> Prompts:
     T, on_left = sizes.max(), isinstance(model, Pretrained)
     tokens_BxT, real_BxT = np.zeros((2, len(rows), T), np.int32)
     for row, is_real, tokens in zip(tokens_BxT, real_BxT, rows, strict=True):
-        place = slice(T - len(tokens), T) if on_left else slice(len(tokens))
-        row[place], is_real[place] = tokens, 1
+        columns = slice(T - len(tokens), T) if on_left else slice(len(tokens))
+        row[columns], is_real[columns] = tokens, 1
     ends_B = np.full(len(rows), T) if on_left else sizes
     real = jnp.asarray(real_BxT, bool) if on_left and sizes.min() < T else None
     return Prompts(jnp.asarray(tokens_BxT), real, ends_B)
@@ -188,8 +189,11 @@ def _check_length(model: Any, T: int, new: int) -> None:
         )
 
 
-def _split(edits: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Returns (patterns, functions, arrays, structure) of edits; functions have None at arrays."""
+def _split_edits(edits: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Returns (patterns, functions, arrays, structure) of edits.
+
+    An entry of `functions` is None if the edit is an array or a number.
+    """
     patterns = tuple(resolve(pattern) for pattern in edits)
     leaves, structure = jax.tree.flatten(list(edits.values()))
     functions = tuple(leaf if isinstance(leaf, Callable) else None for leaf in leaves)
@@ -201,8 +205,8 @@ def _split(edits: Mapping[str, Any]) -> tuple[Any, ...]:
     return patterns, functions, arrays, structure
 
 
-def _joined(options: Options, arrays: Sequence[jax.Array]) -> dict[str, Any]:
-    """Returns the edits that `_split` has taken apart."""
+def _join_edits(options: Options, arrays: Sequence[jax.Array]) -> dict[str, Any]:
+    """Returns the edits that `_split_edits` has taken apart."""
     rest = iter(arrays)
     leaves = [next(rest) if function is None else function for function in options.functions]
     return dict(zip(options.patterns, options.structure.unflatten(leaves), strict=True))
@@ -212,13 +216,15 @@ def _joined(options: Options, arrays: Sequence[jax.Array]) -> dict[str, Any]:
 def _generate(options, params, prompts, stop_K, key, temperature, top_p, arrays):
     tokens_BxT, real_BxT, ends_B = prompts
     (B, T), new = tokens_BxT.shape, options.new
-    S, rows_B, edits = T + new, jnp.arange(B), _joined(options, arrays)
-    tokens_BxS, keys = jnp.pad(tokens_BxT, ((0, 0), (0, new))), jax.random.split(key, new)
+    S, rows_B = T + new, jnp.arange(B)
+    edits = _join_edits(options, arrays)
+    tokens_BxS = jnp.pad(tokens_BxT, ((0, 0), (0, new)))
+    keys = jax.random.split(key, new)
     first_logits_BxV, memory, extend = reader(
         options.model, params, prompts, S, edits, options.is_even
     )
 
-    def put(i, tokens_BxS, logits_BxV):
+    def write_token(i, tokens_BxS, logits_BxV):
         """Writes new token i of each row; a finished row repeats its last token."""
         drawn_B = draw(logits_BxV, keys[i], temperature, top_p, options.is_greedy)
         last_B = tokens_BxS[rows_B, ends_B + i - 1]
@@ -228,19 +234,19 @@ def _generate(options, params, prompts, stop_K, key, temperature, top_p, arrays)
     def is_done(token_B):
         return jnp.isin(token_B, stop_K) | (token_B == NOT_FINITE)
 
-    def goes_on(carried):
+    def is_any_unfinished(carried):
         i, tokens_BxS, _ = carried
         return (i < new) & ~is_done(tokens_BxS[rows_B, ends_B + i - 1]).all()
 
     def step(carried):
         i, tokens_BxS, memory = carried
         logits_BxV, memory = extend(i - 1, tokens_BxS, memory)
-        return i + 1, put(i, tokens_BxS, logits_BxV), memory
+        return i + 1, write_token(i, tokens_BxS, logits_BxV), memory
 
-    start = jnp.int32(1), put(0, tokens_BxS, first_logits_BxV), memory
-    n, tokens_BxS, _ = jax.lax.while_loop(goes_on, step, start)
+    start = jnp.int32(1), write_token(0, tokens_BxS, first_logits_BxV), memory
+    n, tokens_BxS, _ = jax.lax.while_loop(is_any_unfinished, step, start)
     columns_1xN = jnp.arange(new)[None]
-    # All rows have ended at column n: the rest repeats the last token.
+    # The loop ends after n tokens: in later columns each row repeats its last token.
     read_BxN = ends_B[:, None] + jnp.minimum(columns_1xN, n - 1)
     new_BxN = jnp.take_along_axis(tokens_BxS, read_BxN, 1)
     is_done_BxN = is_done(new_BxN)
@@ -252,8 +258,5 @@ def _generate(options, params, prompts, stop_K, key, temperature, top_p, arrays)
     if real_BxT is not None:
         real_BxS = jnp.pad(real_BxT, ((0, 0), (0, new)), constant_values=True)
         inputs = *inputs, None, real_BxS
-    return (
-        new_BxN,
-        lengths_B,
-        run(options.model, params, *inputs, names=options.names, edits=edits)[1],
-    )
+    activations = run(options.model, params, *inputs, names=options.names, edits=edits)[1]
+    return new_BxN, lengths_B, activations

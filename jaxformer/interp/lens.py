@@ -3,13 +3,14 @@
     logit_lens         the logits of each block's states, as if they were the last block's
     stream_logit_lens  the same, with the logits of one block in memory at a time
     attribution        the exact contribution of each head and MLP to a logit
-    qk, ov             the two maps of a head, N x N of rank D, as pairs of thin factors
+    qk, ov             the two maps of a head, N x N matrices of rank D, as pairs of (N, D) factors
     svd                the singular values and vectors of such a pair
     composition        how strongly a head reads the output of an earlier head
 
-Shape letters: see `jaxformer.interp`; S states.
+Shape letters: see `jaxformer.interp`. In this module S counts residual states.
 
-(nostalgebraist 2020; Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits".)
+Sources: nostalgebraist 2020 (logit lens); Elhage et al. 2021, "A Mathematical Framework for
+Transformer Circuits" (the other functions).
 """
 
 import re
@@ -96,8 +97,8 @@ def _states(
             raise UserError(f"positions are from {-length} to {length - 1}, got {positions}.")
     index = jnp.where(index < 0, index + length, index)
     index_BxK = jnp.broadcast_to(index, (n_batch, index.shape[-1]))
-    # Norm and unembedding read each position alone and ignore the tokens. The model still needs
-    # tokens of the same shape as the states.
+    # Norm and unembedding read each position alone and ignore the tokens. The model still takes
+    # tokens, whose shape must be that of the states.
     tokens_BxK = take_positions(jnp.asarray(inputs[0]), index_BxK)
     return {a: take_positions(x, index_BxK) for a, x in states.items()}, (tokens_BxK,)
 
@@ -122,11 +123,11 @@ def _reader(model: Any) -> Any:
 
 
 class Attribution(NamedTuple):
-    """Contributions to a number: parts {address: (B, T) or (B, T, H)} that sum to total - rest."""
+    """Contributions to a metric of the logits. The parts and the rest sum to the total."""
 
-    parts: dict[str, jax.Array]
-    total: jax.Array
-    rest: jax.Array  # of the biases
+    parts: dict[str, jax.Array]  # {address: (B, T), or (B, T, H) of heads}
+    total: jax.Array  # the metric
+    rest: jax.Array  # the contribution of the biases
 
 
 def attribution(
@@ -165,9 +166,9 @@ def attribution(
 
 
 def _check_stream(model: Any, addresses: Any, writers: list[str]) -> None:
-    if not writers or (
-        "final_norm/factor" not in addresses and getattr(model.spec, "use_norm", True)
-    ):
+    """Raises UserError unless heads and MLPs add to a residual stream that a final norm reads."""
+    uses_norm = getattr(model.spec, "use_norm", True)
+    if not writers or (uses_norm and "final_norm/factor" not in addresses):
         raise UserError(
             "attribution needs a residual stream to which heads and MLPs add and which norms read; "
             f"{type(model).__name__} has none."
@@ -195,9 +196,9 @@ def qk(model: Any, params: Any, block: int, head: int) -> Factors:
     Returns:
         The factors W_Q and W_K, each (N, D).
     """
-    return Factors(
-        _head(model, params, block, "query", head), _head(model, params, block, "key", head)
-    )
+    query_NxD = _head_weights(model, params, block, "query", head)
+    key_NxD = _head_weights(model, params, block, "key", head)
+    return Factors(query_NxD, key_NxD)
 
 
 def ov(model: Any, params: Any, block: int, head: int) -> Factors:
@@ -209,17 +210,18 @@ def ov(model: Any, params: Any, block: int, head: int) -> Factors:
     Returns:
         The factors W_V, (N, D), and W_O^T, (N, D).
     """
-    value_NxD = _head(model, params, block, "value", head)
+    value_NxD = _head_weights(model, params, block, "value", head)
     kernel = _kernel(params, block, "out")
-    return Factors(value_NxD, kernel.reshape(_heads(model), -1, kernel.shape[-1])[head].T)
+    out_HxDxN = kernel.reshape(_count_heads(model), -1, kernel.shape[-1])
+    return Factors(value_NxD, out_HxDxN[head].T)
 
 
 def svd(factors: Factors) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns (u (N, D), s (D,), v (N, D)) of left @ right.T; no N x N matrix is formed."""
-    ql, rl = jnp.linalg.qr(factors.left)
-    qr, rr = jnp.linalg.qr(factors.right)
-    u, s, vt = jnp.linalg.svd(rl @ rr.T)
-    return ql @ u, s, qr @ vt.T
+    q_left, r_left = jnp.linalg.qr(factors.left)
+    q_right, r_right = jnp.linalg.qr(factors.right)
+    u, s, vt = jnp.linalg.svd(r_left @ r_right.T)
+    return q_left @ u, s, q_right @ vt.T
 
 
 def composition(model: Any, params: Any, earlier: int, later: int, kind: str) -> np.ndarray:
@@ -240,7 +242,7 @@ def composition(model: Any, params: Any, earlier: int, later: int, kind: str) ->
         raise UserError(
             f"composition needs blocks 0 <= earlier < later < {blocks}, got {earlier} and {later}."
         )
-    heads = range(_heads(model))
+    heads = range(_count_heads(model))
     strength = np.zeros((len(heads), len(heads)))
     for i in heads:
         first = ov(model, params, earlier, i)
@@ -259,12 +261,12 @@ def norm(factors: Factors) -> jax.Array:
     return jnp.sqrt(jnp.maximum(product.sum(), 0))
 
 
-def _head(model: Any, params: Any, block: int, name: str, head: int) -> jax.Array:
-    """Returns the weights (N, D) of a head.
+def _head_weights(model: Any, params: Any, block: int, name: str, head: int) -> jax.Array:
+    """Returns the weights (N, D) of a head's query, key or value.
 
     With grouped queries several heads share the weights of one key and value head.
     """
-    heads = _heads(model)
+    heads = _count_heads(model)
     if not 0 <= head < heads:
         raise UserError(f"block_{block} has the heads 0 to {heads - 1}, got {head}.")
     kernel = _kernel(params, block, name)
@@ -274,7 +276,7 @@ def _head(model: Any, params: Any, block: int, name: str, head: int) -> jax.Arra
     return kernel.reshape(kernel.shape[0], heads, -1)[:, head]
 
 
-def _heads(model: Any) -> int:
+def _count_heads(model: Any) -> int:
     """Returns the number of heads; the recall model has one and no field for it."""
     heads = getattr(model.spec, "heads", 1)
     if not isinstance(heads, int):

@@ -15,8 +15,8 @@ from jaxformer.interp import surgery
 def cut_params(params: Any, kinds: Sequence[str], fractions: Sequence[float]) -> list[Any]:
     """Returns the parameters of a block with low-rank matrices, for each fraction and kind.
 
-    The matrices are those of `surgery.laser`. Their singular vectors are eigenvectors of M M^T, of
-    which only as many as needed are computed, which takes a tenth of the time.
+    The matrices are those of `surgery.laser`. The singular vectors of a matrix M are the
+    eigenvectors of M M^T. Only as many as needed are computed, in a tenth of the time of an SVD.
 
     Args:
         params: the parameters of one block.
@@ -27,7 +27,8 @@ def cut_params(params: Any, kinds: Sequence[str], fractions: Sequence[float]) ->
         The parameters for fractions[0] and each kind, then for fractions[1], and so on.
     """
     new: dict[str, dict[float, Any]] = {}  # {path: {fraction: matrix}}
-    # For matrices of this size, several threads wait for each other: five times the CPU time.
+    # One thread: several wait for each other in matrices of this size and use five times the CPU
+    # time.
     with threadpool_limits(1, user_api="blas"):
         for path, matrix in paths.flatten(params).items():
             if matrix.ndim == 2:

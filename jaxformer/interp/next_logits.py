@@ -1,4 +1,4 @@
-"""Three ways to the logits of a new token: published models, models with a cache, all others.
+"""Computes the logits of a new token: of published models, of models with a cache, of all others.
 
 Shape letters: B prompts, T tokens of the prompts, S tokens of prompts and continuations.
 """
@@ -12,6 +12,8 @@ import jax.numpy as jnp
 from jaxformer.models.activation_points import Request
 from jaxformer.models.pretrained.network import Pretrained
 
+# Maps (i, all tokens so far, memory) to the logits after new token i, and the new memory. i = -1 is
+# the last token of the prompts.
 Extend = Callable[[Any, jax.Array, Any], tuple[jax.Array, Any]]
 
 
@@ -26,9 +28,7 @@ class Prompts(NamedTuple):
 def reader(
     model: Any, params: Any, prompts: Prompts, S: int, edits: Mapping[str, Any], is_even: bool
 ) -> tuple[jax.Array, Any, Extend]:
-    """Returns the logits after the prompts, a memory, and the function that reads one token more.
-
-    The function maps (i, all tokens so far, memory) to the logits after new token i and the memory.
+    """Returns the logits after the prompts, a memory, and the function that reads a new token.
 
     Args:
         model: a model.
@@ -92,13 +92,15 @@ def _cached(call: Any, prompts: Prompts) -> tuple[jax.Array, Any, Extend]:
 def _published(
     model: Pretrained, call: Any, prompts: Prompts, S: int
 ) -> tuple[jax.Array, Any, Extend]:
-    """Keeps a cache of S tokens.
+    """Keeps keys and values of S tokens in the cache of a published model.
 
     When a longrope model passes its pretraining length, all keys and values are computed again with
     the long factors, as in transformers.
     """
     (B, T), rotary = prompts.tokens_BxT.shape, model.spec.rotary
-    switch = rotary.pretraining_length if rotary is not None and rotary.kind == "longrope" else 0
+    switch_length = 0
+    if rotary is not None and rotary.kind == "longrope":
+        switch_length = rotary.pretraining_length
 
     def read(first_token, tokens, slot, real, cache):
         """Returns the logits at this slot of `tokens`, and the cache."""
@@ -116,9 +118,9 @@ def _published(
         return logits, cache | {"length": jnp.asarray(slot + 1, cache["length"].dtype)}
 
     def extend(i, tokens_BxS, cache):
-        if not 0 < switch < S:
+        if not 0 < switch_length < S:
             return append(T + i, tokens_BxS, cache)
-        is_switch = cache["seen"].sum(1).max() == switch
+        is_switch = cache["seen"].sum(1).max() == switch_length
         return jax.lax.cond(is_switch, recompute, append, T + i, tokens_BxS, cache)
 
     empty = model.empty_cache(B, S)

@@ -1,6 +1,7 @@
 """Numbers that summarise hidden states and attention maps.
 
-Pure functions of captured arrays (B, ...). Most return (B,), the mean over heads and tokens.
+The functions are pure and take captured arrays (B, ...). Most return (B,), means over heads and
+tokens.
 Shape letters: see `jaxformer.interp`; X = B T.
 """
 

@@ -25,8 +25,8 @@ from jaxformer.models.model import Model
 Score = Callable[[jax.Array], jax.Array]
 SITES = ("before", "states")
 MAX_CHUNKS = 4  # each chunk of positions has another shape, and so another compiled program
-CHUNK_TOKENS = 64  # a smaller chunk costs less time than a further program
-MAX_TOKENS = 8192  # of all cases that run together
+CHUNK_TOKENS = 64  # computing fewer tokens costs less time than compiling a further program
+MAX_TOKENS = 8192  # in all cases that run together
 # Cases of several blocks run together up to this number of tokens: reading a block's parameters
 # from memory takes as long as computing a hundred tokens.
 JOINED_TOKENS, MAX_JOINED_BLOCKS = 256, 6
@@ -43,7 +43,9 @@ def patch_grid(
     read_at: int = -1,
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
-    """Returns the score of corrupted prompts with one state of the clean prompts, for each state.
+    """Returns the scores of corrupted prompts in which one state is that of the clean prompts.
+
+    Each state of the residual stream is patched alone.
 
     Args:
         model: a decoder, an encoder or a published model. Other models run as a whole for each
@@ -70,23 +72,26 @@ def patch_grid(
         return _whole_runs(model, params, clean, corrupted, score, site, read_at)
     blocks = Blocks(model, params)
     first, stop = 0, clean.shape[1]
-    if model.spec.causal:  # nothing changes before the first difference or reads later positions
+    # A causal model has equal states before the first difference, and does not read states after
+    # `read_at`.
+    if model.spec.causal:
         first, stop = first_difference(clean, corrupted), read_at + 1
     n_tokens = clean[:, first if blocks.has_memory else 0 :].size
     chunks = position_chunks(first, stop, n_tokens, blocks.has_memory)
     clean_pass, corrupted_pass = (blocks.forward(jnp.asarray(x)) for x in (clean, corrupted))
-    base_B = np.asarray(_scores(blocks, corrupted_pass.states[-1][:, read_at], len(clean), score))
+    last_BxN = corrupted_pass.states[-1][:, read_at]
+    base_B = np.asarray(_scores(blocks, last_BxN, len(clean), score))[0]
     grid_BxLxT = np.empty((len(clean), blocks.n_blocks, clean.shape[1]), base_B.dtype)
-    grid_BxLxT[:] = base_B[0][:, None, None]
+    grid_BxLxT[:] = base_B[:, None, None]
     done = 0
     for start, positions_C in chunks:
         n_tokens = len(positions_C) * clean[:, start:].size
         at_once = int(np.clip(JOINED_TOKENS // n_tokens, 1, MAX_JOINED_BLOCKS))
         for first_block in range(0, blocks.n_blocks, at_once):
             last_block = min(first_block + at_once, blocks.n_blocks)
-            # What leaves a block enters the next.
+            # The states that leave a block are patched where the next block reads them.
             readers = [block + (site == "states") for block in range(first_block, last_block)]
-            states = _joined(
+            states = _states_of_cases(
                 blocks, readers, at_once, clean_pass, corrupted_pass, positions_C, start
             )
             scores = np.asarray(_scores(blocks, states[:, read_at - start], len(clean), score))
@@ -146,7 +151,7 @@ def _check_prompts(clean: np.ndarray, corrupted: np.ndarray, read_at: int) -> in
     return read_at % length
 
 
-def _joined(
+def _states_of_cases(
     blocks: Blocks,
     readers: list[int],
     slots: int,
@@ -157,12 +162,13 @@ def _joined(
 ) -> jax.Array:
     """Returns the last states of all cases of some blocks, (slots C B, T', N).
 
-    The cases run together, so that each block is read from memory once for all of them. A case has
-    unchanged corrupted states until its block is reached.
+    The cases run together, so that a block's parameters are read from memory once for all of them.
+    A case has unchanged corrupted states until its block is reached.
 
     Args:
         readers: the blocks that read patched states, one after another; L is the logits.
-        slots: the number of blocks for which the result has room; surplus ones have no patch.
+        slots: the number of blocks in the result, at least that of `readers`; the cases of surplus
+            ones have no patch.
         clean, corrupted: the passes without patches.
         positions_C: the patched positions.
         start: the first computed position.
@@ -204,5 +210,5 @@ def _whole_runs(model, params, clean, corrupted, score, site, read_at) -> np.nda
         return score(logits_BxTxV[:, read_at])
 
     pattern = rf"block_\d+/{site}"
-    found = capture.patch(model, params, clean, corrupted, pattern, metric, by=("position",))
-    return np.stack(list(found.values())).transpose(2, 0, 1)
+    scores = capture.patch(model, params, clean, corrupted, pattern, metric, by=("position",))
+    return np.stack(list(scores.values())).transpose(2, 0, 1)

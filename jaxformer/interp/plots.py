@@ -22,7 +22,7 @@ def heat(
     label: str = "",
     file: str | Path | None = None,
 ) -> Any:
-    """Draws a heat map. White is zero if some values are negative; NaN stays blank.
+    """Draws a heat map. White is zero; NaN stays blank.
 
     Args:
         values_RxC: the values.
@@ -40,10 +40,11 @@ def heat(
         raise UserError(
             f"{len(rows)} rows and {len(columns)} columns are named, got values {values.shape}."
         )
-    smallest_width = 1.2 + 0.16 * len(columns)
-    standard = (figure_style.COLUMN, figure_style.PAGE)
-    width = next((width for width in standard if smallest_width <= width), smallest_width)
-    figure, panels = figure_style.panels(1, 1, (width, max(0.7 + 0.12 * len(rows), MIN_HEIGHT)))
+    smallest_width = 1.2 + 0.16 * len(columns)  # inches: labels and colour bar, columns
+    standard_widths = (figure_style.COLUMN, figure_style.PAGE)
+    width = next((width for width in standard_widths if smallest_width <= width), smallest_width)
+    height = max(0.7 + 0.12 * len(rows), MIN_HEIGHT)
+    figure, panels = figure_style.panels(1, 1, (width, height))
     axis = panels[0, 0]
     largest = np.nanmax(np.abs(values)) if np.isfinite(values).any() else 1.0
     has_negative = (values < 0).any()

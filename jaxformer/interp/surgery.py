@@ -1,4 +1,4 @@
-"""Cuts parameters by path: low-rank approximation and removal. Functions are independent of models.
+"""Changes parameters by path, for any model: low-rank approximation and removal.
 
 A pattern may match parameters ("block_1/mlp/in/kernel") or modules ("block_1/mlp"), see
 `jaxformer.core.paths`. No function changes its argument.
@@ -53,9 +53,9 @@ def laser(params: Params, pattern: str, fraction: float) -> dict[str, Any]:
 def truncations(
     params: Params, pattern: str, fractions: Sequence[float], measure: Callable[[Params], Any]
 ) -> Any:
-    """Returns `measure(laser(params, pattern, fraction))` of every fraction, stacked.
+    """Returns `measure(laser(params, pattern, fraction))` for every fraction, stacked.
 
-    It needs one SVD for each matrix and one program for all fractions.
+    It computes one SVD for each matrix and compiles one program for all fractions.
 
     Args:
         params: a model's parameters.
@@ -88,7 +88,7 @@ def check_fraction(fraction: float) -> None:
 
 
 def matrices(params: Params, pattern: str) -> dict[str, jax.Array]:
-    """Returns {path: matrix} of the matched parameters with two axes; none is an error."""
+    """Returns {path: matrix} of the matched parameters with two axes; raises if there is none."""
     chosen = paths.select(params, pattern)
     two_axes = {path: leaf for path, leaf in chosen.items() if leaf.ndim == 2}
     if not two_axes:
@@ -111,8 +111,8 @@ def low_rank(matrix: jax.Array, rank: int) -> jax.Array:
 
 def decompose(matrix: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns the thin SVD (u, s, vt), at least in float32."""
-    wide = jnp.asarray(matrix, jnp.promote_types(matrix.dtype, jnp.result_type(float)))
-    u, s, vt = jnp.linalg.svd(wide, full_matrices=False)
+    dtype = jnp.promote_types(matrix.dtype, jnp.result_type(float))
+    u, s, vt = jnp.linalg.svd(jnp.asarray(matrix, dtype), full_matrices=False)
     return u, s, vt
 
 
@@ -129,14 +129,14 @@ def recompose(u: jax.Array, s: jax.Array, vt: jax.Array, rank: int | jax.Array) 
     Returns:
         The matrix, (N, M).
     """
-    cut = jnp.where(jnp.arange(len(s)) < rank, s, 0)
-    return (u * cut[None]) @ vt
+    kept = jnp.where(jnp.arange(len(s)) < rank, s, 0)
+    return (u * kept[None]) @ vt
 
 
 def ablate_heads(
     params: Params, heads: Mapping[str, Sequence[int]], n_heads: int | None = None
 ) -> dict[str, Any]:
-    """Sets the rows of the out kernel that read some heads to zero.
+    """Removes heads: sets the rows of the out kernel that read them to zero.
 
     In models without an out kernel (encoder) the values of the heads become zero.
 
@@ -159,20 +159,21 @@ def ablate_heads(
                 f"{', '.join(known)}."
             )
         kernel = jnp.asarray(flat[path])
-        number = kernel.shape[1] if kernel.ndim == 3 else n_heads
-        if number is None:
+        # The kernels of an encoder have an axis of heads, (N, H, D).
+        n_kernel_heads = kernel.shape[1] if kernel.ndim == 3 else n_heads
+        if n_kernel_heads is None:
             raise UserError(f"{path} is a matrix: give n_heads=model.spec.heads.")
         for head in indices:
-            if not 0 <= head < number:
-                raise UserError(f"{address} has the heads 0 to {number - 1}, got {head}.")
+            if not 0 <= head < n_kernel_heads:
+                raise UserError(f"{address} has the heads 0 to {n_kernel_heads - 1}, got {head}.")
         index = jnp.asarray(indices, int)
         if kernel.ndim == 3:
             new[path] = kernel.at[:, index].set(0)
         elif path == out:
-            by_head = kernel.reshape(number, -1, kernel.shape[-1])
+            by_head = kernel.reshape(n_kernel_heads, -1, kernel.shape[-1])
             new[path] = by_head.at[index].set(0).reshape(kernel.shape)
         else:
-            by_head = kernel.reshape(len(kernel), number, -1)
+            by_head = kernel.reshape(len(kernel), n_kernel_heads, -1)
             new[path] = by_head.at[:, index].set(0).reshape(kernel.shape)
     return paths.replace(params, new)
 

@@ -6,9 +6,9 @@
     patch(model, params, clean, corrupted, patterns, metric)      the effect of each activation
 
 `jaxformer.models.activation_points` lists the addresses. Patterns are regular expressions
-(`jaxformer.core.paths`); names of TransformerLens' hooks are aliases. All functions are pure and
-work inside jit, grad and vmap. Results are in the order of computation. JAX sorts the keys of what
-leaves a function under jit (block_10 before block_2); `in_order` restores the order.
+(`jaxformer.core.paths`). Names of TransformerLens' hooks are accepted as aliases. All functions are
+pure and work inside jit, grad and vmap. Results are in the order of computation. A jitted function
+returns dicts with sorted keys (block_10 before block_2); `in_order` restores the order.
 
 Shape letters: see `jaxformer.interp`.
 """

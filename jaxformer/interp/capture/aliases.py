@@ -8,7 +8,7 @@ import re
 
 from jaxformer.core.errors import UserError
 
-# {hook without "hook_": (its module in TransformerLens, our address in a block)}
+# {hook without "hook_": (its module in TransformerLens, address in a block of jaxformer)}
 BLOCK_HOOKS = {
     "resid_pre": ("", "before"),
     "resid_mid": ("", "between"),
@@ -27,12 +27,13 @@ BLOCK_HOOKS = {
     "pre_linear": ("mlp.", "mlp/linear"),
     "post": ("mlp.", "mlp/hidden"),
 }
-# Hooks outside of blocks.
+# {hook outside of blocks: address}
 MODEL_HOOKS = {"embed": "token_embeddings", "pos_embed": "position_embeddings"}
+# {name of a hook after "blocks.3.": address in a block}
 FULL_NAMES = {
     f"{module}hook_{hook}": address for hook, (module, address) in BLOCK_HOOKS.items()
 } | {"ln1.hook_normalized": "attn_norm/output", "ln2.hook_normalized": "mlp_norm/output"}
-# Hooks whose values have no address, and how to compute them.
+# {hook whose values have no address: how to compute them}
 WITHOUT_ADDRESS = {
     "result": "multiply block_i/attn/heads by the head's rows of block_i/attn/out/kernel",
     "scale": "take 1 / block_i/attn_norm/factor",
@@ -40,7 +41,7 @@ WITHOUT_ADDRESS = {
 
 
 def resolve(name: str) -> str:
-    """Returns the pattern of addresses that a hook of TransformerLens stands for.
+    """Returns the pattern of addresses that a name of a TransformerLens hook stands for.
 
     Args:
         name: a full name ("blocks.3.attn.hook_pattern"), a short name for all blocks ("pattern",
@@ -49,13 +50,13 @@ def resolve(name: str) -> str:
     Raises:
         UserError: for a hook whose values have no address.
     """
-    full = re.fullmatch(r"blocks\.(\d+)\.(.+)", name)
-    if full is not None and full[2] in FULL_NAMES:
-        return f"block_{full[1]}/{FULL_NAMES[full[2]]}"
+    in_block = re.fullmatch(r"blocks\.(\d+)\.(.+)", name)
+    if in_block is not None and in_block[2] in FULL_NAMES:
+        return f"block_{in_block[1]}/{FULL_NAMES[in_block[2]]}"
     if name == "ln_final.hook_normalized":
         return "final_norm/output"
     hook = name.rpartition(".")[2].removeprefix("hook_")
-    if hook in WITHOUT_ADDRESS and (full is not None or "." not in name):
+    if hook in WITHOUT_ADDRESS and (in_block is not None or "." not in name):
         raise UserError(f"{name!r} has no address in jaxformer: {WITHOUT_ADDRESS[hook]}.")
     if "." in name:
         return name

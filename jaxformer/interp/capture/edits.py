@@ -10,9 +10,18 @@ import numpy as np
 from jaxformer.core.errors import UserError
 from jaxformer.models.activation_points import first_token, new_value
 
-BY_HEAD = ("queries", "keys", "values", "turned_queries", "turned_keys", "heads", "mixed")
+# Names of activations by the axes that they have.
+BY_HEAD = (  # (B, T, H, D)
+    "queries",
+    "keys",
+    "values",
+    "turned_queries",
+    "turned_keys",
+    "heads",
+    "mixed",
+)
 BY_PAIR = ("scores", "masked_scores", "weights")  # (B, H, T, S)
-Where = int | Sequence[int] | jax.Array | None
+Where = int | Sequence[int] | jax.Array | None  # indices of heads or positions; None: all
 
 
 def zero(value: jax.Array) -> jax.Array:
@@ -60,7 +69,8 @@ class plus:
 class at:
     """Restricts a replacement to some heads and positions; elsewhere the old value stays.
 
-    Arrays inside it are arguments of a compiled program, so that other values compile nothing.
+    Its arrays are arguments of a compiled program: a call with other values does not compile it
+    again.
 
     Args:
         new: a replacement as in `intervene`.
@@ -69,7 +79,7 @@ class at:
             they count from the first column of the prompts to the last new token.
     """
 
-    takes_address = True
+    takes_address = True  # `activation_points.new_value` calls it with the address
 
     def __init__(self, new: Any, heads: Where = None, positions: Where = None):
         self.new, self.heads, self.positions = new, heads, positions
@@ -85,21 +95,25 @@ class at:
         return jnp.where(chosen, replacement, value)
 
     def tree_flatten(self):
-        places = self.heads, self.positions
-        arrays = [place if hasattr(place, "dtype") else None for place in places]
-        numbers = [
-            tuple(place) if isinstance(place, Sequence) else place
-            for place, array in zip(places, arrays, strict=True)
+        # Arrays of indices are children of the tree, other indices are static.
+        indices = self.heads, self.positions
+        arrays = [index if hasattr(index, "dtype") else None for index in indices]
+        static = [
+            tuple(index) if isinstance(index, Sequence) else index
+            for index, array in zip(indices, arrays, strict=True)
             if array is None
         ]
-        return (self.new, *arrays), (tuple(array is None for array in arrays), tuple(numbers))
+        return (self.new, *arrays), (tuple(array is None for array in arrays), tuple(static))
 
     @classmethod
-    def tree_unflatten(cls, kinds, children):
-        is_number, rest = kinds[0], list(kinds[1])
+    def tree_unflatten(cls, static_parts, children):
+        are_static, static = static_parts[0], list(static_parts[1])
         new, *arrays = children
-        places = [rest.pop(0) if n else a for n, a in zip(is_number, arrays, strict=True)]
-        return cls(new, *places)
+        indices = [
+            static.pop(0) if is_static else array
+            for is_static, array in zip(are_static, arrays, strict=True)
+        ]
+        return cls(new, *indices)
 
 
 def mask(address: str, shape: tuple[int, ...], heads: Where, positions: Where) -> jax.Array:
@@ -118,11 +132,12 @@ def mask(address: str, shape: tuple[int, ...], heads: Where, positions: Where) -
         axis = axes(address, len(shape))[kind]
         if axis is None:
             raise UserError(f"{address} of shape {shape} has no axis of {kind}s.")
+        # A run that continues a text has its tokens at `start` and later positions.
         start = first_token() if kind == "position" else None
-        if start is None:  # a pass over all tokens
+        if start is None:
             _check_index(address, kind, index, shape[axis])
-        first = 0 if start is None else start
-        on_axis = jnp.isin(first + jnp.arange(shape[axis]), jnp.asarray(index))
+            start = 0
+        on_axis = jnp.isin(start + jnp.arange(shape[axis]), jnp.asarray(index))
         other_axes = [i for i in range(len(shape)) if i != axis]
         selected = selected & jnp.expand_dims(on_axis, other_axes)
     return selected

@@ -1,11 +1,11 @@
 """Activation patching: how much of a clean prompt's answer an activation restores.
 
     patch       the metric of the corrupted run with one activation of the clean run
-    attribute   the same to first order, for all activations by one gradient
+    attribute   what `patch` adds to the metric, to first order, from one gradient for all
     gradients   the gradient of a metric with respect to each activation
     path_patch  patches the output of one head into one later reader only
 
-(Wang et al. 2211.00593; Goldowsky-Dill et al. 2304.05969; Nanda 2023 for the gradient.)
+Sources: Wang et al. 2211.00593; Goldowsky-Dill et al. 2304.05969; Nanda 2023 (`attribute`).
 """
 
 import re
@@ -27,7 +27,7 @@ from jaxformer.models.model import Model
 KINDS = ("position", "head")
 BRANCHES = r"(.*/)?block_\d+/(attn|mlp)/output"
 Metric = Callable[[jax.Array], jax.Array]
-HeadAddress = tuple[str, Any]  # (address, head, or None for all heads)
+HeadAddress = tuple[str, Any]  # (address, number of a head); None: all heads
 
 
 def patch(
@@ -125,7 +125,7 @@ def _cases(chosen: dict[str, tuple[int, ...]], by: Sequence[str], at_once: int) 
             range(shape[axis]) if kind in by and (axis := axis_of[kind]) is not None else [-1]
             for kind in KINDS
         )
-        # In the order of `by`, which is that of the result's axes.
+        # The cases are in the order of the result's axes, which is that of `by`.
         if [kind for kind in by if axis_of[kind] is not None] == ["head", "position"]:
             rows += [(index, p, h) for h in heads for p in positions]
         else:
@@ -207,7 +207,7 @@ def path_patch(
     receiver: HeadAddress,
     metric: Metric,
 ) -> jax.Array:
-    """Returns the metric if only `receiver` reads the clean value of `sender`, on the direct path.
+    """Returns the metric if only `receiver` reads the clean value of `sender`, directly.
 
     All attentions and MLPs between them keep their values of the corrupted prompt.
 
@@ -226,11 +226,12 @@ def path_patch(
     names = {address: re.escape(address) for address in (source, target)}
     sent = _only_value(capture(model, params, *clean, names=[names[source]]), source)
     branches = capture(model, params, *corrupted, names=[BRANCHES])
-    own_branch = source.rsplit("/", 1)[0]
+    # Other branches keep their corrupted values, so that only the residual stream carries `sent`.
+    sending_branch = source.rsplit("/", 1)[0]
     new: dict[str, Any] = {
         re.escape(address): value
         for address, value in branches.items()
-        if address.rsplit("/", 1)[0] != own_branch and address != target
+        if address.rsplit("/", 1)[0] != sending_branch and address != target
     }
     new[names[source]] = edits.at(sent, heads=source_head)
     _, received = run(model, params, *corrupted, names=[names[target]], edits=new)
@@ -239,6 +240,7 @@ def path_patch(
 
 
 def _only_value(values: dict[str, Any], address: str) -> Any:
+    """Returns the value of an address; raises UserError if its pattern matched others."""
     if list(values) != [address]:
         raise UserError(f"expected the address of one activation, got {address!r}.")
     return values[address]

@@ -60,7 +60,7 @@ def run(
     names: Sequence[str] = (),
     edits: Mapping[str, Any] | None = None,
 ) -> tuple[Any, dict[str, Any]]:
-    """Returns (logits, {address: activation}) of one run; activations are kept after the edits.
+    """Returns (logits, {address: activation}) of one run. The activations are those after edits.
 
     Args:
         model: a model with activation addresses.
@@ -142,9 +142,9 @@ def start_at(model: Model, params: Any, *inputs: Any, block: int, states: jax.Ar
 
 
 def check_tokens(model: Model, tokens: Any) -> None:
-    """Raises unless tokens are integers (B, T) below the vocabulary size of a model that has one.
+    """Raises UserError unless tokens are integers (B, T) below the vocabulary size of the model.
 
-    An embedding would return nan for other tokens.
+    An embedding would return nan for other tokens. Models without a vocabulary take any input.
     """
     size = getattr(getattr(model, "spec", None), "vocab_size", 0)
     if not size or isinstance(tokens, Tracer) or not getattr(tokens, "is_fully_addressable", True):
@@ -163,6 +163,7 @@ def check_tokens(model: Model, tokens: Any) -> None:
 
 
 def _select(intermediates: Mapping[str, Any], pattern: str, known: list[str]) -> dict[str, Any]:
+    """Returns {address: activation} of a pattern; raises UserError if it matches none."""
     flat = paths.flatten(intermediates)
     selected = {path: x for path, x in flat.items() if paths.matches(pattern, path, modules=True)}
     if not selected:

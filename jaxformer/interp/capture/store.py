@@ -39,7 +39,7 @@ def store(
 ) -> Path:
     """Writes activations of many prompts; the same call resumes after the last complete file.
 
-    Memory holds the activations of one batch.
+    Only the activations of one batch are in memory.
 
     Args:
         folder: a new folder, or one that the same call began.
@@ -47,7 +47,7 @@ def store(
         params: its parameters.
         tokens_PxT: the prompts, (P, T).
         names: patterns of addresses, or names of TransformerLens' hooks.
-        positions: the query positions to keep, negative ones from the end; by default all.
+        positions: the query positions to keep; negative ones count from the end. By default all.
         batch_size: the prompts of a file.
         dtype: the dtype on disk, such as "float16"; by default that of the activations, and
             float32 for bfloat16.
@@ -59,7 +59,9 @@ def store(
     tokens_PxT, folder = np.asarray(tokens_PxT), Path(folder)
     if tokens_PxT.ndim != 2 or not tokens_PxT.size:
         raise UserError(f"prompts must be tokens (prompts, length), got {tokens_PxT.shape}.")
-    kept = None if positions is None else [_from_start(x, tokens_PxT.shape[1]) for x in positions]
+    kept = None
+    if positions is not None:
+        kept = [_from_start(position, tokens_PxT.shape[1]) for position in positions]
     dtype = _dtype(dtype)
     request = {
         "names": list(names),
@@ -82,7 +84,7 @@ def store(
         if (folder / _batch_name(number)).exists():
             continue
         batch = tokens_PxT[start : start + batch_size]
-        # The last batch is filled up, because another size would be compiled anew.
+        # The last batch is filled up, because another size would need another compilation.
         filled = np.concatenate([batch, np.repeat(batch[-1:], batch_size - len(batch), 0)])
         values = activations(params, jnp.asarray(filled))
         arrays = {address: np.asarray(value)[: len(batch)] for address, value in values.items()}
@@ -91,6 +93,7 @@ def store(
 
 
 def _dtype(dtype: Any) -> np.dtype | None:
+    """Returns a dtype of NumPy, None for None; raises UserError for another value."""
     try:
         return None if dtype is None else np.dtype(dtype)
     except TypeError:
@@ -100,7 +103,7 @@ def _dtype(dtype: Any) -> np.dtype | None:
 def load_stored(folder: str | Path) -> dict[str, np.ndarray]:
     """Returns {address: activations (P, ..)} of a complete folder, in the order of computation."""
     batches = list(iterate_stored(folder))
-    return {name: np.concatenate([x[name] for x in batches]) for name in batches[0]}
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
 def iterate_stored(folder: str | Path) -> Iterator[dict[str, np.ndarray]]:
@@ -132,6 +135,7 @@ def _at_positions(address: str, value: jax.Array, positions: Any, dtype: Any) ->
 
 
 def _from_start(position: int, length: int) -> int:
+    """Returns a position counted from the first token."""
     if not -length <= position < length:
         raise UserError(f"positions are from {-length} to {length - 1}, got {position}.")
     return position % length
@@ -171,6 +175,6 @@ def _checksum(arrays: Mapping[str, Any]) -> str:
     """Returns a checksum of prompts and parameters, so that no file of another model is reused."""
     checksum = 0
     for name, array in arrays.items():
-        checksum = zlib.crc32(name.encode(), checksum)
-        checksum = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, checksum)
+        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        checksum = zlib.crc32(content, zlib.crc32(name.encode(), checksum))
     return f"{checksum:08x}"
