@@ -1,4 +1,4 @@
-"""`jaxformer.train`, a run without a config file, and `jaxformer.plan`, its cost on any machine."""
+"""`jaxformer.train`, a run without a config file, and `jaxformer.plan`, the cost of its step."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -207,7 +207,7 @@ def plan(
 
 
 class Prepared(NamedTuple):
-    """The parts of a run that fit together."""
+    """The checked parts of a run."""
 
     phases: list[Phase]
     settings: TrainSettings
@@ -268,7 +268,8 @@ def _prepare(
 
     tx, devices = transformation(partition), devices or DeviceSettings()
     setup = make_setup(task, model, partition, tx, data, members, train_settings, devices)
-    phases = make_phases(setup, steps, [(s, rules.rules) for s, rules in later], transformation)
+    later_rules = [(step, rules.rules) for step, rules in later]
+    phases = make_phases(setup, steps, later_rules, transformation)
     parts = build.sections(task, model)
     if isinstance(model, FromParams):  # its initial parameters identify the run
         parts["model"]["params"] = model.fingerprint()
@@ -276,7 +277,7 @@ def _prepare(
         **parts,
         "data": {"name": type(data).__name__, **json_fields(data)},
         "partition": partition.rules,
-        "unfreeze": [(step, rules.rules) for step, rules in later],
+        "unfreeze": later_rules,
         "optim": asdict(optim_settings)
         | {"learning_rate": members.rates, "labels": repr(optimizers)},
         "train": asdict(train_settings),

@@ -1,8 +1,8 @@
-"""Builds tasks, models, optimizers and settings from a config. They never read a config themselves.
+"""Builds tasks, models, optimizers and settings from a config; none of them reads a config itself.
 
 A config has the sections task, model, partition, optim, data, train, devices. It is complete:
-there are no hidden defaults. A field that a section does not have is an error that names the
-closest field.
+there are no hidden defaults. An unknown field is an error that names the closest field of its
+section.
 """
 
 from collections.abc import Callable, Mapping
@@ -222,13 +222,12 @@ def sections(task: Task, model: Any) -> dict[str, Any]:
         for name, (make, spec) in MODELS.items()
         if spec is type(model.spec)
     }
-    return {
-        kind: {"name": names.get(type(value), f"own: {type(value).__name__}")} | json_fields(spec)
-        for kind, value, spec, names in (
-            ("task", task, task, tasks),
-            ("model", model, model.spec, models),
-        )
-    }
+
+    def section(value: Any, spec: Any, names: Mapping[type, str]) -> dict[str, Any]:
+        name = names.get(type(value), f"own: {type(value).__name__}")
+        return {"name": name} | json_fields(spec)
+
+    return {"task": section(task, task, tasks), "model": section(model, model.spec, models)}
 
 
 def reads_tokens(config: Mapping[str, Any]) -> bool:
@@ -298,5 +297,8 @@ def _without_defaults(section: Mapping[str, Any], spec: type | None) -> dict[str
 
 def _dataclass_of(kind: str, name: str | None) -> type | None:
     """Returns the dataclass of a section's fields, None if it has none."""
-    specs = {model: spec for model, (_, spec) in MODELS.items()}
-    return SETTINGS.get(kind) or {"task": TASKS, "model": specs}.get(kind, {}).get(name)
+    if kind == "task":
+        return TASKS.get(name) if name else None
+    if kind == "model":
+        return MODELS[name][1] if name in MODELS else None
+    return SETTINGS.get(kind)

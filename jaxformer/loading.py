@@ -30,7 +30,7 @@ def load(
     place: Any = None,
     devices: Mapping[str, int] | None = None,
 ) -> tuple[Any, dict[str, Any], Any]:
-    """Loads a run from its newest checkpoint, or a published model. It writes no file of a run.
+    """Loads a run from its newest checkpoint, or a published model. No file of a run is written.
 
     Args:
         source: the folder of a run, or a published model: a folder with config.json and
@@ -51,7 +51,8 @@ def load(
         a published model.
 
     Raises:
-        UserError: the source is neither, is damaged or not supported, or cannot be downloaded.
+        UserError: the source is neither a run nor a published model, is damaged or not supported,
+            or cannot be downloaded.
 
     Example:
         model, params, config = jaxformer.load("runs/my_run")
@@ -187,7 +188,7 @@ def _members(config: dict[str, Any]) -> tuple[tuple[int, float], ...]:
     return tuple(build.members(ml_collections.ConfigDict(config)).members)
 
 
-def at_start(loaded: Loaded) -> dict[str, Any]:
+def params_at_start(loaded: Loaded) -> dict[str, Any]:
     """Returns the parameters of this member before the run's first step, with the same bits."""
     task, members = build.task(loaded.config), build.members(loaded.config)
 
@@ -238,6 +239,7 @@ def published(source: str | Path, revision: str | None = None) -> Path | None:
 
 
 def _build_model(sections: dict[str, Any], config: Any, folder: Workdir) -> Any:
+    """Builds the model of a run; raises UserError if its class is not one of jaxformer's."""
     name = sections["model"]["name"]
     if name not in build.MODELS:
         raise UserError(
@@ -251,7 +253,7 @@ def _build_model(sections: dict[str, Any], config: Any, folder: Workdir) -> Any:
 def is_chosen(folder: Workdir) -> list[bool]:
     """Returns for each member whether it has the chosen learning rate.
 
-    Before the run has finished these are the members with the first rate.
+    Before the run has finished, the first learning rate counts as chosen.
     """
     if (folder / "result.json").exists():
         chosen = [bool(member.get("chosen")) for member in folder.read("result.json")["members"]]

@@ -214,7 +214,7 @@ def examined(
         loaded = loading.load_run(run)
         # The start of a run can be drawn again if its task can be built from its config.
         is_known = build.has_known_task(loaded.config)
-        initial = loading.at_start(loaded) if is_known else None
+        initial = loading.params_at_start(loaded) if is_known else None
         model, params = loaded.model, loaded.params
     try:
         pairs = pairs_of_batch(network.data.heldout().test)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 CHECKSUM = "sha256"  # the name of the checksum in a JSON object
-TEMPORARY_NAME = re.compile(r"\.(.+)\.[0-9a-f]{8}")  # of a file that is being written
+TEMPORARY_NAME = re.compile(r"\.(.+)\.[0-9a-f]{8}")  # of `write_atomically`, while it writes
 
 
 def dumps(value: Any, indent: int | None = None) -> str:
@@ -97,7 +97,7 @@ def remove_temporaries(folder: Path) -> None:
 
 @contextlib.contextmanager
 def errors_name(file: Path) -> Iterator[None]:
-    """Puts a file's path into OSErrors, which name no file or a temporary one otherwise."""
+    """Puts a file's path into OSErrors, which otherwise name no file or a temporary one."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
 """Reads checkpoints and verifies them. A reader never writes, deletes or creates a file.
 
-A checkpoint is a folder named by its step, which Orbax renames when it is complete. Orbax restores
-a missing array as None and a flipped byte as a wrong value, both without an error. So the note of a
-checkpoint lists the sha256 of each array, and has a checksum itself.
+A checkpoint is a folder named by its step. Orbax gives it this name when it is complete. Orbax
+restores a missing array as None and a flipped byte as a wrong value, both without an error.
+Therefore the note of a checkpoint lists the sha256 of each array, and has a checksum itself.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ from jaxformer.io.atomic_files import (
 from jaxformer.runtime.processes import agree, any_process, on_host
 
 MAX_ATTEMPTS = 50  # of a reader, while a writer replaces the files that it reads
-CheckNote = Callable[[dict[str, Any]], str]  # note -> what is wrong with its run's files, or ""
+CheckNote = Callable[[dict[str, Any]], str]  # note -> why the run's other files are damaged, or ""
 
 
 class Checkpoint(NamedTuple):
-    """A complete checkpoint: {path: array}, and the note that was saved with them."""
+    """A complete checkpoint: {path: array}, and the caller's note that was saved with them."""
 
     step: int
     arrays: dict[str, Any]
@@ -59,7 +59,7 @@ def read_newest(
     Args:
         folder: the folder of the checkpoints; it may be missing.
         check_note: returns why files that belong to a checkpoint are damaged, or "".
-        all_processes: whether all processes of a job read, and have to agree.
+        all_processes: whether all processes of a job read, and must find the same checkpoint.
 
     Raises:
         UserError: if there are checkpoints and all are damaged.
@@ -134,7 +134,7 @@ def first_line(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def silent_orbax() -> Iterator[Any]:
-    """Imports Orbax, which takes a second, and suppresses its log: our messages replace it."""
+    """Imports Orbax, which takes a second, and suppresses its log; errors are raised anyway."""
     import orbax.checkpoint as ocp
 
     logger = logging.getLogger("absl")
@@ -150,7 +150,9 @@ def _agreed_steps(steps: list[int], all_processes: bool) -> list[int]:
     """Returns the steps that process 0 sees. A shared disk may show them to others later."""
     if not all_processes:
         return steps
-    return [agree(steps[i] if i < len(steps) else 0) for i in range(agree(len(steps)))]
+    n_steps = agree(len(steps))
+    padded = [*steps, *[0] * n_steps]  # `agree` ignores the values of other processes
+    return [agree(step) for step in padded[:n_steps]]
 
 
 def _try_step(folder: Path, step: int, check_note: CheckNote) -> tuple[Checkpoint | None, str]:
@@ -185,10 +187,10 @@ def _read_arrays(ocp: Any, folder: Path, names: list[str]) -> dict[str, Any]:
 
 @functools.cache
 def _type_handlers(ocp: Any) -> Any:
-    """Returns Orbax's handlers of arrays; the one for NumPy ends all reads before it raises.
+    """Returns Orbax's handlers of arrays, with one for NumPy that ends all reads before it raises.
 
-    Orbax raises the first error of many concurrent reads and closes the event loop. Each read that
-    completes later then prints a traceback, "Event loop is closed".
+    Orbax's own handler raises the first error of many concurrent reads and closes the event loop.
+    Each read that completes later then prints a traceback, "Event loop is closed".
     """
     types = ocp.type_handlers
 

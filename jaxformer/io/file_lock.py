@@ -33,6 +33,6 @@ def wait_for_lock(file: Any) -> None:
 def refuse_links(name: str, flags: int) -> int:
     """Opens a file unless it is a symbolic link, which could lead to the file of another user.
 
-    It is an `opener` for the built-in `open`.
+    Pass it as the `opener` of the built-in `open`.
     """
     return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)

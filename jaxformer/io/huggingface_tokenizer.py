@@ -16,7 +16,7 @@ END_NAMES = (END, "</s>", "<|end_of_text|>", "<eos>", "[SEP]")  # in the order o
 
 
 class HuggingFace:
-    """A tokenizer of the package `tokenizers`, trained here or loaded.
+    """A tokenizer of the package `tokenizers`, trained by `jaxformer.data.tokenizer` or loaded.
 
     Args:
         model: the tokenizer of the package.
@@ -55,8 +55,8 @@ class HuggingFace:
     def n_bytes(self) -> np.ndarray:
         """Returns the number of bytes of text of each token, (V,); 0 for special tokens."""
         sizes = np.zeros(self.vocab_size, np.int32)
-        steps = json.loads(self.as_json())
-        is_byte_level = "ByteLevel" in json.dumps([steps["pre_tokenizer"], steps["decoder"]])
+        config = json.loads(self.as_json())
+        is_byte_level = "ByteLevel" in json.dumps([config["pre_tokenizer"], config["decoder"]])
         byte_level = set(byte_characters()) if is_byte_level else set()
         special = {t for t, token in self.model.get_added_tokens_decoder().items() if token.special}
         for piece, token in self.model.get_vocab(with_added_tokens=True).items():

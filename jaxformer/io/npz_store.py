@@ -12,7 +12,8 @@ from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import CHECKSUM, write_atomically
 from jaxformer.runtime.processes import is_writer
 
-# The last record of a zip file without a comment: signature, disks, counts, size, offset.
+# The last record of a zip file without a comment: signature; two numbers of disks and two counts of
+# files; size and offset of the directory; length of the comment.
 END_RECORD = struct.Struct("<4s4H2LH")
 
 

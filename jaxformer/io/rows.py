@@ -23,12 +23,16 @@ class Rows:
 
     def __init__(self, file: Path):
         self.file = file
-        self._length, self._hash = 0, None  # of what this process has written or verified
+        # Length and hash of the rows that this process has written or verified.
+        self._length, self._hash = 0, None
 
     def read(self, expected: Fingerprint | None = None) -> list[Row]:
         """Reads all complete rows; raises a UserError if they do not have their fingerprint.
 
-        A last line that was cut by a kill is omitted.
+        A last line is omitted if its process was killed while it wrote it.
+
+        Args:
+            expected: the stored fingerprint. A process that writes the rows uses its own.
         """
         content = self._content()
         expected = self.fingerprint() or expected
@@ -56,7 +60,9 @@ class Rows:
 
     def fingerprint(self) -> Fingerprint | None:
         """Returns the length and checksum of the rows; None in a process that only reads."""
-        return self._hash and {"bytes": self._length, "sha256": self._hash.hexdigest()}
+        if self._hash is None:
+            return None
+        return {"bytes": self._length, "sha256": self._hash.hexdigest()}
 
     def difference(self, expected: Fingerprint) -> str:
         """Returns why the file does not begin with the rows of a fingerprint, or ""."""

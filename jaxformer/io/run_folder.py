@@ -1,6 +1,6 @@
-"""The folder of a run: one writer at a time, complete files, every number with its config.
+"""The folder of a run, which has one writer at a time, and its files, each complete or absent.
 
-config.json    the config, its hash, and where it came from
+config.json    the config, its hash, and the file and overrides that it came from
 env.json       versions, device, cores, flags of XLA, commit of the code
 metrics.jsonl  one row for each logged step; lists have one entry for each member of the population
 timing.jsonl   rows of the training speed, if the run measures it; a resumed run appends more
@@ -259,7 +259,7 @@ def _write_environment(workdir: Workdir, is_finished: bool) -> None:
         print(f"warning: {error} It is written again.", file=sys.stderr)
         before = now
     for name in ("versions", "platform", "device", "devices", "cores", "variables"):
-        began_with = before.get(name, now[name])  # older runs lack the newer names
+        began_with = before.get(name, now[name])  # older runs lack some names
         if began_with != now[name]:
             print(
                 f"warning: {name} was {began_with} when this run began and is "

@@ -1,4 +1,4 @@
-"""Command lines of all commands: argparse with one-line errors and a manual as help.
+"""The command line of all commands: argparse with one-line errors, and a manual as --help.
 
     @command
     def main(argv) -> int:
@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from jaxformer.core.errors import UserError, did_you_mean, one_line
 
-# Phrases of argparse and their replacements.
+# {phrase of argparse: its replacement in messages}
 PHRASES = {
     "expected one argument": "needs a value",
     "ignored explicit argument": "takes no value, got",
@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
         description: the text of --help.
         fields: whether --config.FIELD is a flag for every FIELD. `parse_args` returns them as the
             dict `fields`.
-        manual: a function of the parsed arguments whose result --help prints instead.
+        manual: a function of the parsed arguments; --help prints its result instead, if given.
         options: further arguments of `argparse.ArgumentParser`.
 
     Attributes:
@@ -125,10 +125,12 @@ class Parser(argparse.ArgumentParser):
                 raise UserError(f"{name} is given {given_flags.count(name)} times.")
 
     def _unknown_error(self, word: str) -> UserError:
+        """Returns the error for an argument that is no flag and no value of one."""
         kind = "flag" if word.startswith("-") else "word"
         names = [flag.option_strings[0] for flag in self.flags if flag.option_strings]
         names = [name for name in names if not name.startswith("--config.")]
-        names += ["--config.FIELD"] * self.takes_fields
+        if self.takes_fields:
+            names.append("--config.FIELD")
         hint = did_you_mean(word.partition("=")[0], names)
         return UserError(f"unknown {kind} {word!r}.{hint} The flags are {', '.join(names)}.")
 
@@ -270,7 +272,7 @@ def _print_error(text: str, code: int = 2) -> int:
 
 
 def _open_closed_streams() -> None:
-    """Opens closed standard streams; otherwise the next opened file would receive the output."""
+    """Opens closed standard streams; otherwise the next opened file would receive their output."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

@@ -1,7 +1,7 @@
 """The style of all figures, for one column of a paper (8 cm) or two (16 cm).
 
-The finding is written above the panels, caveats below them, and legends outside of the panels. A
-size is (COLUMN or PAGE, height of the panels) in inches. Texts make the figure higher.
+The finding is written above the panels, caveats below them, and legends outside of the panels. The
+size of a figure is (COLUMN or PAGE, height of the panels) in inches; texts add to its height.
 """
 
 import functools
@@ -22,9 +22,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 AMOUNT, SIGNED = "cividis", "RdBu_r"  # colour maps; white is zero in the second
 ENDINGS = (".png", ".pdf", ".svg")
 TITLE, TEXT, SMALL, SMALLEST = 8.0, 7.0, 6.5, 6.0  # points
-LINE = 1.2  # height of a line over its font size
+LINE = 1.2  # height of a line divided by its font size
 EDGE = 0.06  # inches of white around texts
-SPINE = 0.45  # inches of a panel that ticks and label take
+SPINE = 0.45  # inches of a panel that tick labels and the axis label take
 LOOK: dict[Any, Any] = {
     "font.size": TEXT,
     "figure.titlesize": TITLE,
@@ -162,18 +162,21 @@ def set_title(axis: Any, title: str) -> None:
 def add_colour_bar(figure: Any, image: Any, axes: Any, label: str, **look: Any) -> Any:
     """Adds a labelled colour bar to one panel or several."""
     axes = list(np.ravel(axes)) if isinstance(axes, np.ndarray | list | tuple) else axes
-    drawn = figure.colorbar(image, ax=axes, label=label, **{"pad": 0.02, "aspect": 25} | look)
-    drawn.outline.set_linewidth(0.5)
-    return drawn
+    colour_bar = figure.colorbar(image, ax=axes, label=label, **{"pad": 0.02, "aspect": 25} | look)
+    colour_bar.outline.set_linewidth(0.5)
+    return colour_bar
 
 
 def wrapped(text: str, width: float, size: float) -> str:
-    """Wraps a text to lines of at most `width` inches at a font size; formulas in $ stay whole."""
+    """Wraps a text to lines of at most `width` inches at a font size in points.
+
+    A formula between $ signs is not split.
+    """
     lines = []
     for paragraph in text.split("\n"):
-        line, room = "", width * 72
+        line, max_points = "", width * 72
         for word in re.findall(r"(?:\$[^$]*\$|\S)+", paragraph):
-            if line and _text_width(f"{line} {word}", size) > room:
+            if line and _text_width(f"{line} {word}", size) > max_points:
                 lines.append(line)
                 line = word
             else:
@@ -202,8 +205,9 @@ def save(figure: Any, file: Path) -> None:
 
 
 def _text_height(text: str, size: float) -> float:
-    """Returns the inches of a text with the white around it."""
-    return (text.count("\n") + 1) * LINE * size / 72 + 2 * EDGE if text else 0.0
+    """Returns the height of a text in inches, with the white around it; 0 for an empty text."""
+    n_lines = text.count("\n") + 1
+    return n_lines * LINE * size / 72 + 2 * EDGE if text else 0.0
 
 
 @functools.cache
@@ -225,6 +229,7 @@ def _width(axis: Any) -> float:
 
 
 def _legend_entries(names: Any) -> tuple[Sequence[Any], Sequence[str]]:
+    """Returns (handles, labels) of a panel, or those given; empty lists for None."""
     if names is None or isinstance(names, tuple):
         return names or ([], [])
     return names.get_legend_handles_labels()

@@ -60,7 +60,7 @@ class Watchdog:
                 peer.send(message)
 
     def wait_for_peers(self, seconds: float) -> None:
-        """Waits until the connections to all peers have ended, at most so many seconds."""
+        """Waits until the connections to all peers have ended, at most `seconds`."""
         deadline = time.monotonic() + seconds
         while len(self.closed) < len(self.peers) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -74,7 +74,7 @@ class Watchdog:
             for key, _ in selector.select(HEARTBEAT_SECONDS):
                 self._receive(key.data, selector)
             now = time.monotonic()
-            if now - last_round > HANG_SECONDS / 2:  # this process was stopped, not its peers
+            if now - last_round > HANG_SECONDS / 2:  # this process itself was stopped
                 self.last_message = dict.fromkeys(self.peers, now)
             last_round = now
             self.send(ALIVE)
@@ -136,7 +136,7 @@ def connect(index: int, count: int, host: str, share: Callable[[str], str]) -> W
         index: the number of this process.
         count: the number of processes.
         host: the name under which the others reach this host; used in process 0.
-        share: returns, in every process, the text that process 0 gives it.
+        share: a function that all processes call; it returns the argument of process 0 in each.
     """
     if index:
         host, port, token = share("").split()
@@ -150,6 +150,7 @@ def connect(index: int, count: int, host: str, share: Callable[[str], str]) -> W
         while len(peers) < count - 1:
             peer, _ = server.accept()
             peer.settimeout(CONNECT_SECONDS)
+            # The token, a space and the process number in six characters.
             greeting = peer.recv(len(token) + 7, socket.MSG_WAITALL).decode(errors="replace")
             if greeting[: len(token)] == token:
                 peers[int(greeting[len(token) :])] = peer

@@ -20,10 +20,10 @@ from jaxformer.core.errors import UserError
 from jaxformer.runtime import process_watchdog
 from jaxformer.runtime.process_watchdog import Watchdog
 
-DETECTION_SECONDS = 2.0  # in which the watchdog notices that another process was killed
+DETECTION_SECONDS = 2.0  # the watchdog notices within them that another process was killed
 JAX_HEARTBEAT_SECONDS = 60  # JAX's own check, should the watchdog fail
 MIN_CACHED_COMPILE_SECONDS = 0.1
-ADDRESS_BYTES = 512  # room for the host, port and token of the watchdog
+ADDRESS_BYTES = 512  # of the padded text with the host, port and token of the watchdog
 _watchdog: Watchdog | None = None  # in a job of several processes
 
 
@@ -35,7 +35,7 @@ def start() -> None:
     JAX_COORDINATOR_ADDRESS (host:port of process 0), JAX_NUM_PROCESSES and JAX_PROCESS_ID.
     """
     global _watchdog
-    number, index = (_whole_number(f"JAX_{name}") for name in ("NUM_PROCESSES", "PROCESS_ID"))
+    number, index = _whole_number("JAX_NUM_PROCESSES"), _whole_number("JAX_PROCESS_ID")
     coordinator = os.environ.get("JAX_COORDINATOR_ADDRESS")
     if coordinator is not None and (number is None or index is None):
         raise UserError(
@@ -43,7 +43,7 @@ def start() -> None:
         )
     if coordinator is not None and not 0 <= (index or 0) < (number or 0):
         raise UserError(f"JAX_PROCESS_ID must be 0 to {(number or 0) - 1}, got {index}.")
-    other_workers = os.environ.get("TPU_WORKER_HOSTNAMES", "").count(",")
+    other_workers = os.environ.get("TPU_WORKER_HOSTNAMES", "").count(",")  # of a TPU slice
     if coordinator is None and _srun_tasks() < 2 and not other_workers:
         return
     options: dict[str, Any] = {"heartbeat_timeout_seconds": JAX_HEARTBEAT_SECONDS}

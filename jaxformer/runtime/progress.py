@@ -15,7 +15,7 @@ from jaxformer.core.text_format import duration
 
 
 class StatusLine:
-    """A status line: replaced in place in a terminal or notebook, one line after another in a pipe.
+    """A status line. A terminal or notebook shows the newest text, a pipe receives all texts.
 
     Args:
       screen_period: seconds between two updates in a terminal or notebook.
@@ -79,7 +79,9 @@ class Progress:
     def __init__(self, steps: int, start: int, shown: bool = True):
         self.steps, self.start, self.text = steps, start, ""
         self.began = time.monotonic()
-        self.first_dispatch: tuple[int, float] | None = None  # its last step and the time then
+        # The last step of the first dispatch, and when it ended. A dispatch is a call of the
+        # compiled program, which runs several steps.
+        self.first_dispatch: tuple[int, float] | None = None
         self.line = StatusLine() if shown else None
         if self.line and start < steps:
             self.line.show(f"step {start}/{steps}  compiling")
@@ -93,9 +95,11 @@ class Progress:
         self.text = "  ".join(filter(None, [*parts, note]))
         if self.line and self.line.is_due():
             first_step, first_time = self.first_dispatch
-            seconds_per_step = (now - first_time) / max(step - first_step, 1)
-            left = f"  about {duration(seconds_per_step * (self.steps - step))} left"
-            self.line.show(self.text + left * (step > first_step))
+            text = self.text
+            if step > first_step:
+                seconds_per_step = (now - first_time) / (step - first_step)
+                text += f"  about {duration(seconds_per_step * (self.steps - step))} left"
+            self.line.show(text)
 
     def close(self, reason: str) -> None:
         """Shows the last line: the step, why the run ends, and the time it took."""
@@ -108,8 +112,8 @@ class Progress:
 class Interrupt:
     """Turns the first Ctrl-C or SIGTERM into a request to stop; the second one stops at once.
 
-    In a job of submitit the signal SUBMITIT_PREEMPT_SIGNAL is such a request too. It may be
-    repeated.
+    In a job of submitit the signal SUBMITIT_PREEMPT_SIGNAL is such a request too, and stays one if
+    it is repeated.
 
     Attributes:
       signal: the signal that requested the stop, or 0.

@@ -157,7 +157,7 @@ def finished(tmp_path_factory):
 def test_the_start_of_a_run_has_its_own_initial_parameters(finished, capsys):
     with jax.enable_x64(False):
         loaded = jaxformer.loading.load_run(finished)
-        start = jaxformer.loading.at_start(loaded)
+        start = jaxformer.loading.params_at_start(loaded)
         # At a learning rate of 1e-9 no parameter moves by more than 1e-7 in 20 steps.
         still = jaxformer.load(finished, member=0)[1]
         moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), start, still)
@@ -195,7 +195,8 @@ def test_initial_parameters_are_restored_bit_by_bit(tmp_path):
         )  # fmt: skip
         for member in (0, 1):
             loaded = jaxformer.loading.load_run(tmp_path, member)
-            start, now = flatten(jaxformer.loading.at_start(loaded)), flatten(one.member(member))
+            start = flatten(jaxformer.loading.params_at_start(loaded))
+            now = flatten(one.member(member))
             assert start.keys() == now.keys()
             for path, leaf in start.items():
                 np.testing.assert_array_equal(leaf, now[path])

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxformer import build
 from jaxformer.core.errors import UserError
-from jaxformer.loading import Loaded, at_start, load_run, published
+from jaxformer.loading import Loaded, load_run, params_at_start, published
 from jaxformer.models.pretrained import is_pretrained, load_folder
 from jaxformer.models.pretrained.gguf_file import is_gguf
 from jaxformer.training.signal import by_layer
@@ -39,7 +39,7 @@ def compare_run(folder: Path) -> dict[str, Any]:
     inputs = _test_inputs(loaded)
     length = inputs.shape[1]
     net = architecture_of(loaded.model.spec)
-    start = measure_layers(loaded.model, at_start(loaded), inputs)
+    start = measure_layers(loaded.model, params_at_start(loaded), inputs)
     now = measure_layers(loaded.model, loaded.params, inputs)
     rho0 = float(np.clip(start["cosine"][0], 0, 1))
     seed, rate = build.members(loaded.config).members[loaded.member]
