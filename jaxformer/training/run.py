@@ -54,7 +54,7 @@ class Trained(NamedTuple):
         return Partition.merge(self.state.trainable, self.state.frozen)
 
     def exit_code(self) -> int:
-        """Returns 0 if the run is finished or a callback ended it, else 128 + its signal."""
+        """Returns 0 if the run is finished, 1 if a callback ended it, else 128 + the signal."""
         return self.session.exit_code(self.state)
 
     def result(self) -> Result:

@@ -165,7 +165,7 @@ class Session(Callback):
         self.progress.close("diverged" if _all_diverged(state) else reason)
 
     def exit_code(self, state: TrainState) -> int:
-        """Returns 0 if the run is finished or a callback ended it, else 128 + its signal.
+        """Returns 0 if the run is finished, 1 if a callback ended it, else 128 + the signal.
 
         Raises:
           UserError: all members diverged. Their last good state stays in the checkpoint.
@@ -183,7 +183,7 @@ class Session(Callback):
             return 0
         if not self.signal:
             print(f"a callback ended the run at step {step} of {self.settings.steps}.")
-            return 0
+            return 1
         if folder:
             saved = f"step {self.saved_step} is saved" if self.saved_step else "nothing is saved"
             print(f"stopped; {saved}. Run the same command again: it resumes.")

@@ -60,7 +60,7 @@ def test_a_run_without_progress_is_finished_early(tmp_path):
         assert "attention_entropy_end" not in run.result.metrics
 
 
-def test_a_run_that_a_callback_ended_was_not_interrupted(capsys):
+def test_a_run_that_a_callback_ended_is_told_from_one_that_a_signal_stopped(capsys):
     state = SimpleNamespace(step=5, diverged_at=np.array([-1]))
     session = SimpleNamespace(checkpoints=None, saved_step=0, settings=SimpleNamespace(steps=9))
     session.is_finished = lambda step: step == 9
@@ -68,5 +68,5 @@ def test_a_run_that_a_callback_ended_was_not_interrupted(capsys):
     for signal in (0, 2):
         session.signal = signal
         codes[signal] = Session.exit_code(session, state)
-    assert codes == {0: 0, 2: 130}
+    assert codes == {0: 1, 2: 130}
     assert "a callback ended the run at step 5 of 9." in capsys.readouterr().out
