@@ -46,8 +46,8 @@ def anatomy(
 ) -> Report:
     """Finds out what each part of a transformer does: what must be trained and what can go.
 
-    For a task and a run it trains the network without each part, and examines the trained network.
-    For a published model it examines the network on pairs of prompts.
+    A task or a run is trained again and again, each time with one part changed, and the trained
+    network is examined. A published model is only examined, on pairs of prompts.
 
     Example:
 
@@ -144,21 +144,19 @@ def examine_training(
     check_range("seeds", seeds, 1, 1000)
     if not 0 < margin < 1:
         raise UserError(f"margin must lie between 0 and 1, both excluded, got {margin:g}.")
-    found = parts.parts_of(subject.network.shapes, by_layer)
+    network_parts = parts.parts_of(subject.network.shapes, by_layer)
     variants = [
         variant
-        for variant in parts.variants_of(found, methods, subject.mixing is not None)
+        for variant in parts.variants_of(network_parts, methods, subject.mixing is not None)
         if variant.method == parts.FIXED_MIXING or is_change(subject.network, variant)
     ]
     store = Store(folder and members_folder(folder, subject))
     study = Study(subject, variants, store, seeds, margin)
     write_line(plan_line(subject, study, budget))
     if seeds == 1:
-        write_line(
-            "note: one seed has no interval, so that nothing can be decided; give --seeds=3."
-        )
+        write_line("note: one seed has no interval, so nothing can be decided; give --seeds=3.")
 
-    times: list[float] = []
+    training_seconds: list[float] = []
     is_table_shown = study.has_first_table
 
     def report_member(member: Member, trained: Trained) -> None:
@@ -169,11 +167,12 @@ def examine_training(
         seconds = f"{trained.seconds:.0f} s"
         result = f"{study.metric} {score.mean:.4g} ({rate}, {seconds}{note})"
         write_line(f"  {member.variant.name}: {result}")
-        times.append(trained.seconds)
-        # The first training of a process includes compilation.
-        if in_jobs is None and len(times) == processes + 1:
-            left = max(study.minimum() - len(study.store.members), 0) * times[-1]
-            write_line(f"  first verdicts on all parts in about {duration(left / processes)}")
+        training_seconds.append(trained.seconds)
+        # The first training of each process includes compilation: the estimate uses the next one.
+        if in_jobs is None and len(training_seconds) == processes + 1:
+            n_missing = max(study.minimum() - len(study.store.members), 0)
+            seconds_left = n_missing * trained.seconds / processes
+            write_line(f"  first verdicts on all parts in about {duration(seconds_left)}")
         if not is_table_shown and study.has_first_table:
             is_table_shown = True
             write_line(f"\nwith one seed, which decides nothing:\n{text_table(study.table())}\n")
@@ -187,7 +186,10 @@ def examine_training(
         if in_jobs is not None:
             train_all = in_jobs(study, interrupt)
         is_complete = run_study(
-            *(study, budget, report_member, lambda: bool(interrupt.signal)),
+            study,
+            budget,
+            report_member,
+            is_stopped=lambda: bool(interrupt.signal),
             train_all=train_all,
             processes=processes,
         )
@@ -208,13 +210,13 @@ def examined(
     """Returns the report with the effects inside the network, if they can be measured."""
     network = study.subject.network
     if run is None:
-        params, seed = study.whole_params(), jax.random.fold_in(jax.random.key(0), 0)
-        model, initial = network.model, network.init(seed)
+        key = jax.random.fold_in(jax.random.key(0), 0)  # of the member with seed 0
+        model, params, initial = network.model, study.whole_params(), network.init(key)
     else:
         loaded = loading.load_run(run)
-        # The start of a run can be drawn again if its task can be built from its config.
-        is_known = build.has_known_task(loaded.config)
-        initial = loading.params_at_start(loaded) if is_known else None
+        # The initial values can be drawn again if the config of the run can build its task.
+        can_draw = build.has_known_task(loaded.config)
+        initial = loading.params_at_start(loaded) if can_draw else None
         model, params = loaded.model, loaded.params
     try:
         pairs = pairs_of_batch(network.data.heldout().test)
@@ -227,7 +229,12 @@ def examined(
 
 
 def report_of(study: Study, params: Any) -> Report:
-    """Returns the report of the members that were trained so far, and of parameters."""
+    """Returns the report of the members that were trained so far.
+
+    Args:
+      study: the study.
+      params: the parameters of the trained network, for the theory; None if it was not trained.
+    """
     table, subject = study.table(), study.subject
     curves = {}
     for variant in (parts.WHOLE_NETWORK, *study.variants):
@@ -240,7 +247,10 @@ def report_of(study: Study, params: Any) -> Report:
         table,
         curves,
         theory=theory.lines(subject, params),
-        costs={"trainings": len(members), "seconds": math.fsum(one.seconds for one in members)},
+        costs={
+            "trainings": len(members),
+            "seconds": math.fsum(member.seconds for member in members),
+        },
         settings={
             "layers": getattr(subject.network.model.spec, "layers", 1),
             "metric": study.metric,

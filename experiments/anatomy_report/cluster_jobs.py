@@ -1,7 +1,7 @@
 """Trains members in the jobs of a Slurm cluster.
 
     MEMBERS/PACK/pack.json    the members of one job
-    MEMBERS/PACK.log          its output
+    MEMBERS/PACK.log          the output of the job
     MEMBERS/slurm/            the jobs in the queue of the cluster
     MEMBERS/*.json            the trained members (`store`)
 
@@ -29,7 +29,8 @@ from jaxformer.io.atomic_files import with_checksum, without_checksum, write_jso
 from jaxformer.runtime.progress import Interrupt
 
 PROGRAM = (sys.executable, str(Path(__file__).parents[1] / "anatomy.py"))
-JOB_SECONDS = 300.0  # of the trainings that share one job: starting and compiling take a minute
+# Training time of one job. Members share a job because starting and compiling take a minute.
+JOB_SECONDS = 300.0
 PACK_FILE = "pack.json"
 
 
@@ -74,16 +75,17 @@ def train_in_jobs(
 def jobs_of(store: Store, members: Sequence[Member], argv: Sequence[str]) -> list[Job]:
     """Returns jobs that train members, first the unfinished jobs of earlier commands."""
     assert store.folder is not None
-    packs, left = [], list(members)
+    packs, remaining = [], list(members)
     for file in sorted(store.folder.glob(f"*/{PACK_FILE}")):
         pack = read_pack(file)
-        if not (file.parent / "result.json").exists() and {*pack} & {*left}:
+        if not (file.parent / "result.json").exists() and {*pack} & {*remaining}:
             packs.append((file, pack))
-            left = [member for member in left if member not in pack]
-    seconds = min((one.seconds for one in store.members.values()), default=JOB_SECONDS)
-    size = max(1, int(JOB_SECONDS / max(seconds, 1e-3)))
-    for first in range(0, len(left), size):
-        pack = left[first : first + size]
+            remaining = [member for member in remaining if member not in pack]
+    # The shortest training, because others include compilation.
+    seconds = min((trained.seconds for trained in store.members.values()), default=JOB_SECONDS)
+    pack_size = max(1, int(JOB_SECONDS / max(seconds, 1e-3)))
+    for first in range(0, len(remaining), pack_size):
+        pack = remaining[first : first + pack_size]
         name = hashlib.sha256(json.dumps(pack).encode()).hexdigest()[:12]
         file = store.folder / f"job-{name}" / PACK_FILE
         file.parent.mkdir(parents=True, exist_ok=True)

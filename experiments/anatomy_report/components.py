@@ -1,7 +1,8 @@
 """Decides which effects inside a trained network are real, and states the largest of them.
 
-An effect is decided if its p value, corrected for all comparisons of the report, is below 5 %. A
-part is named only if several methods decided its effect, or the only one that was used did.
+An effect is decided if its p value, corrected for all comparisons of the report, is below 5 %.
+Sentences state the decided effects of one method, the most direct one that was used. A sentence
+also gives a decided effect of the other sign that another method found for the same part.
 """
 
 import math
@@ -13,7 +14,7 @@ from experiments.anatomy_report.inside import Inside
 from experiments.ledger.multiplicity import benjamini_hochberg
 from experiments.ledger.statistics import LEVEL
 
-# Methods that change the network's score, the most direct first: a sentence states the first one.
+# The methods whose effects sentences can state, the most direct first.
 STATED = ("mean ablation", "resampling", "patching", "direct")
 VERBS = {
     "mean ablation": "replaced by its mean",
@@ -21,8 +22,8 @@ VERBS = {
     "patching": "patched into the corrupted prompt",
     "direct": "read at the output",
 }
-MAX_PROMPTS = 6  # of each attention map
-MAX_PARTS = 3  # in the sentences, of components and of heads
+MAX_PROMPTS = 6  # the prompts whose attention is shown
+MAX_PARTS = 3  # the components, and the heads, that get a sentence
 
 
 class DecidedEffect(NamedTuple):
@@ -61,12 +62,12 @@ def sentences(inside: Inside, decided: Sequence[DecidedEffect]) -> list[tuple[st
     method = next((m for m in STATED if any(d.effect.method == m for d in decided)), None)
     shown = [d for d in decided if d.is_decided and d.effect.method == method]
     largest = _largest_by_sign([d.effect for d in decided if d.is_decided])
-    found = []
+    stated: list[Effect] = []
     for is_head in (False, True):
-        rows = [d.effect for d in shown if ("head_" in d.effect.part) == is_head]
-        rows.sort(key=lambda effect: -abs(effect.value))
-        found += [(_sentence(effect, inside.unit, largest), effect) for effect in rows[:MAX_PARTS]]
-    return found
+        effects = [d.effect for d in shown if ("head_" in d.effect.part) == is_head]
+        effects.sort(key=lambda effect: -abs(effect.value))
+        stated += effects[:MAX_PARTS]
+    return [(_sentence(effect, inside.unit, largest), effect) for effect in stated]
 
 
 def _largest_by_sign(effects: Sequence[Effect]) -> dict[tuple[str, bool], Effect]:
@@ -76,9 +77,9 @@ def _largest_by_sign(effects: Sequence[Effect]) -> dict[tuple[str, bool], Effect
 
 
 def _sentence(effect: Effect, unit: str, largest: Mapping[tuple[str, bool], Effect]) -> str:
-    verb = "lowers" if effect.value > 0 else "raises"
-    if effect.method in ("patching", "direct"):
-        verb = "raises" if effect.value > 0 else "lowers"
+    # Patching and the direct contribution add the part, the other methods take it away.
+    adds_part = effect.method in ("patching", "direct")
+    verb = "raises" if (effect.value > 0) == adds_part else "lowers"
     score, _, nats = unit.partition(" (")
     if score == "log probability":
         score += " of the right answer"

@@ -27,10 +27,12 @@ from experiments.anatomy_report.sentences import Sentence, unbroken
 
 WITHOUT = "without it"
 VIEWS = (WITHOUT, FROZEN, REMOVED, ONLY)
-WIDTH = 360
-FRAMES = (ATTENTION, MLP)
-BOX, GAP = 46, 8  # height of a box, distance between two of them
-TEXT_WIDTH, LINE, LINE_LETTERS = 280, 14, 58  # of the sentences beside the drawing
+FRAMES = (ATTENTION, MLP)  # the parts whose boxes contain the boxes of their own parts
+WIDTH = 360  # of the drawing; all sizes are in pixels of the SVG, or points of the figure
+BOX, GAP = 46, 8  # the height of a box, and the distance between two boxes
+NOTE_HEIGHT, HEADING_HEIGHT = 14, 26
+# The sentences beside the drawing: their width, the height of a line, and its letters.
+TEXT_WIDTH, LINE, LINE_LETTERS = 280, 14, 58
 SHORT_NAMES = {
     QUERIES_KEYS: "queries, keys",
     "attention output": "output",
@@ -85,7 +87,7 @@ def draw(table: Table, view: str = WITHOUT, layers: int = 1) -> Drawing:
         MLP: [n for n in ("MLP in", "MLP out") if n in names],
     }
     if frames:
-        y += 14
+        y += NOTE_HEIGHT
         rows = max(len(inside[name]) for name in frames)
         height = BOX + rows * (BOX + GAP) + GAP
         width = (WIDTH - 8 - GAP * (len(frames) - 1)) / len(frames)
@@ -111,8 +113,8 @@ def _box(
     if row is None:
         return Box(part, x, y, width, height, (name, ""), 0.0, "")
     method = row.cell.variant.method
-    done = {ONLY: "trained alone"}.get(method, method)
-    lines = (name, f"{done}: {loss_text(table, row)}")
+    method_name = "trained alone" if method == ONLY else method
+    lines = (name, f"{method_name}: {loss_text(table, row)}")
     lost = 1 - table.share(row) if row.outcome == WORSE else 0.0
     return Box(part, x, y, width, height, lines, min(max(lost, 0.0), 1.0), row.outcome)
 
@@ -158,7 +160,7 @@ def svg(drawing: Drawing, label: str) -> str:
 
 
 def label_of(table: Table, view: str) -> str:
-    """Returns the drawing in words, for readers that do not see it."""
+    """Returns a text with the content of the drawing, for readers that do not see it."""
     texts = []
     for part in dict.fromkeys(row.cell.variant.part for row in table.rows):
         row = shown_row(table, part, view)
@@ -176,27 +178,27 @@ def figure(
 ) -> Any:
     """Returns the drawing as a matplotlib figure, with the sentences at its right.
 
-    Sentences that have no room below each other are left out; the largest losses come first.
+    Args:
+      table, view, layers: as in `draw`.
+      title: the line above the drawing.
+      sentences: the sentences. The last ones are left out if they do not all fit.
     """
     from matplotlib.colors import to_rgb
     from matplotlib.figure import Figure
     from matplotlib.patches import FancyBboxPatch
 
-    drawing, unit = draw(table, view, layers), 1 / 72
-    heading = 26
-    total = drawing.height + heading
+    drawing, inches = draw(table, view, layers), 1.15 / 72  # of a point, enlarged by 15 %
+    total_height = drawing.height + HEADING_HEIGHT
     width = WIDTH + (TEXT_WIDTH if sentences else 0)
-    canvas = Figure(figsize=(width * unit * 1.15, total * unit * 1.15))
+    canvas = Figure(figsize=(width * inches, total_height * inches))
     axes = canvas.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(drawing.height, -heading))
+    axes.set(xlim=(0, width), ylim=(drawing.height, -HEADING_HEIGHT))
     axes.set_axis_off()
-    axes.text(4, -heading + 10, title, fontsize=9, weight="bold", va="center")
+    axes.text(4, -HEADING_HEIGHT + 10, title, fontsize=9, weight="bold", va="center")
     red = to_rgb("#e8743b")
     for box in drawing.boxes:
         opacity = 0.12 + 0.78 * box.lost if box.lost else 0.0
-        fill = {NO_WORSE: to_rgb("#e3f1ea"), OPEN: to_rgb("#f0f0f0")}.get(
-            box.state, (1.0, 1.0, 1.0)
-        )
+        fill = to_rgb({NO_WORSE: "#e3f1ea", OPEN: "#f0f0f0"}.get(box.state, "white"))
         colour = tuple(opacity * r + (1 - opacity) * f for r, f in zip(red, fill, strict=True))
         style = "--" if box.state == OPEN else "-"
         axes.add_patch(

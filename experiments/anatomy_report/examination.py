@@ -11,7 +11,7 @@ from experiments.anatomy_report.report import Report
 from jaxformer import loading
 from jaxformer.core.errors import UserError
 
-MAX_HEADS = 4  # whose attention is drawn
+MAX_HEADS = 4  # the number of heads whose attention is drawn
 
 
 def of_model(
@@ -21,7 +21,8 @@ def of_model(
 
     Args:
       source: a folder, a GGUF file, "package:NAME" or a name on the hub.
-      prompts: a file with lines of clean, corrupted, right and wrong, separated by tabs.
+      prompts: a file. Each line has a clean and a corrupted prompt, the right answer and the wrong
+        one, separated by tabs.
       write_line: prints a line.
       heads: whether each head is measured, besides attention and MLP.
     """
@@ -66,12 +67,12 @@ def with_inside(
             write_line(f"  inside: {done} of {steps}")
 
     options: dict[str, Any] = {"heads": heads, "initial": initial, "progress": progress}
-    found = inside.examine(model, params, pairs, **options)
-    report = replace(report, inside=found)
-    names = [effect.part for _, effect in report.effect_sentences if "head_" in effect.part]
+    report = replace(report, inside=inside.examine(model, params, pairs, **options))
+    parts = [effect.part for _, effect in report.effect_sentences]
+    heads_to_draw = [part for part in parts if "head_" in part][:MAX_HEADS]
     tokens = pairs.tokens[: components.MAX_PROMPTS]
-    few = first_pairs(pairs, components.MAX_PROMPTS)
-    maps = inside.attention_maps(model, params, few, names[:MAX_HEADS]) if names else {}
+    drawn = first_pairs(pairs, components.MAX_PROMPTS)
+    maps = inside.attention_maps(model, params, drawn, heads_to_draw) if heads_to_draw else {}
     return replace(report, maps=maps, tokens=tokens)
 
 

@@ -7,10 +7,11 @@
 
 The effect of a method is the change of the score, with a positive sign if the part helps:
 
-    mean ablation, resampling, rank 1 %, rank 10 %    score of the clean prompts - score without
-    patching, path patching                           score with - score of the corrupted prompts
-    attribution                                       patching, to first order
-    direct                                            what the part writes into the score
+    mean ablation, resampling     score of the clean prompts - score with the part replaced
+    rank 1 %, rank 10 %           score of the clean prompts - score with the part at this rank
+    patching, path patching       score with the clean part - score of the corrupted prompts
+    attribution                   the first-order approximation of patching
+    direct                        the contribution of the part's output to the score
 
 `jaxformer.interp.components` and `contributions` define the methods.
 """
@@ -34,12 +35,11 @@ from jaxformer.interp.answers import Answers
 from jaxformer.interp.blocks import count_blocks
 from jaxformer.interp.components import Measured
 
-RANKS = {"rank 1 %": 0.01, "rank 10 %": 0.1}
-METHODS = (
-    *("mean ablation", "resampling", "patching", "path patching", "attribution"),
-    *(*RANKS, "direct"),
-)
-ROUNDING = 1e-5  # of the largest score: smaller changes are rounding errors
+RANKS = {"rank 1 %": 0.01, "rank 10 %": 0.1}  # {method: the share of the rank that is kept}
+REPLACING = ("mean ablation", "resampling", "patching", "path patching", "attribution")
+METHODS = (*REPLACING, *RANKS, "direct")
+# Changes below this share of the largest score are rounding errors.
+ROUNDING = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,13 +98,15 @@ def examine(
     for method in methods:
         check_choice("method", method, METHODS)
     ranks = [method for method in RANKS if method in methods]
-    n_steps = (len(methods) - len(ranks) + bool(ranks)) * count_blocks(model)
-    finished = [0]
+    n_passes = len(methods) - len(ranks) + bool(ranks)  # all ranks are measured together
+    n_steps = n_passes * count_blocks(model)
+    finished = 0
 
     def advance() -> None:
-        finished[0] += 1
+        nonlocal finished
+        finished += 1
         if progress is not None:
-            progress(min(finished[0], n_steps), n_steps)
+            progress(min(finished, n_steps), n_steps)
 
     arrays = pairs.position, pairs.target, pairs.against, pairs.weight
     answers = Answers(*map(jnp.asarray, arrays))
@@ -118,12 +120,16 @@ def examine(
 
     def add(method: str, change_LxCxB: np.ndarray) -> None:
         for block, rows in enumerate(change_LxCxB):
-            for name, change_B in zip(measured.names[block], rows):  # low rank has no heads
-                if name:
+            # The names end with the heads, for which low rank has no rows.
+            for name, change_B in zip(measured.names[block], rows):
+                if name:  # an MLP that the block lacks has none
                     effects.append(effect_of(name, method, change_B, tolerance))
 
     left_out = {}
-    low_rank = dict(zip(ranks, measured.low_rank(*map(RANKS.__getitem__, ranks)))) if ranks else {}
+    low_rank: dict[str, np.ndarray] = {}
+    if ranks:
+        shares = [RANKS[method] for method in ranks]
+        low_rank = dict(zip(ranks, measured.low_rank(*shares)))
     for method in [method for method in METHODS if method in methods]:
         if method == "mean ablation":
             add(method, clean_B - measured.mean_ablation())

@@ -9,8 +9,8 @@ worse      the interval lies below the border: more than a margin is lost
 open       the interval contains the border
 
 The p values of all cells are corrected together (Benjamini and Hochberg), so that at most 5 % of
-the decided cells are expected to be wrong. Seeds are added to open cells at most LOOKS - 1 times,
-and each p value is multiplied by LOOKS for that.
+the decided cells are expected to be wrong. An open cell gets
+more seeds and is judged again, up to LOOKS times in all; each p value is multiplied by LOOKS.
 """
 
 import math
@@ -37,7 +37,8 @@ SEEDS_AT_LOOK = (3, 5, 8)
 NO_WORSE, WORSE, OPEN = "no worse", "worse", "open"
 MUST_TRAIN, MAY_STAY_RANDOM, CAN_GO = "must be trained", "may stay random", "can go"
 CANNOT_TELL = "cannot tell yet"
-FREQUENCIES = ("best_constant", "unigram_loss")  # baselines of texts that do not read the text
+# The baselines of a text task that predict without reading the text before.
+FREQUENCIES = ("best_constant", "unigram_loss")
 
 
 class Cell(NamedTuple):
@@ -203,8 +204,8 @@ def best_trivial(
 ) -> tuple[str, float]:
     """Returns name and score of the best trivial predictor; a loss becomes negative.
 
-    For a text it guesses by the frequency of tokens or classes. Predictors that read the text, such
-    as trigrams, do not count as trivial.
+    The trivial predictor of a text guesses by the frequency of tokens or classes. Predictors that
+    read the text, such as trigrams, do not count as trivial.
     """
     is_loss = metric == "loss"
     if is_text:

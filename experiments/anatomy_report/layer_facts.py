@@ -25,7 +25,7 @@ HEAD = re.compile(r"block_(\d+)/attn/head_(\d+)")
 class LayerFacts(NamedTuple):
     """Scores and entropies of one block on the clean prompts.
 
-    The logit lens reads the states before and after the block as if they were the last.
+    The logit lens applies the output layer of the network to the states before and after the block.
     """
 
     block: int
@@ -69,14 +69,14 @@ def of_kernels(params: Any, initial: Any = None) -> dict[str, KernelFacts]:
         params: the parameters.
         initial: the parameters before training.
     """
-    first = {} if initial is None else paths.flatten(initial)
+    initial_by_path = {} if initial is None else paths.flatten(initial)
     facts, flat = {}, paths.flatten(params)
     for path in sorted(flat, key=paths.by_number):
         if re.match(r"block_\d+/", path) and flat[path].ndim == 2:
             norm, effective_rank = (float(x) for x in _norm_and_rank(flat[path]))
             distance = None
-            if path in first:
-                distance = float(_distance(flat[path], first[path]))
+            if path in initial_by_path:
+                distance = float(_distance(flat[path], initial_by_path[path]))
             facts[path] = KernelFacts(norm, effective_rank, min(flat[path].shape), distance)
     return facts
 
@@ -88,7 +88,8 @@ def _norm_and_rank(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     wide = wide.T if wide.shape[0] > wide.shape[1] else wide
     norm = jnp.linalg.norm(wide)
     unit = wide / jnp.where(norm > 0, norm, 1)
-    squares = jnp.square(unit @ unit.T).sum()  # sum s^4 of the singular values s
+    # The singular values s of `unit` have sum s^2 = 1; this is their sum s^4.
+    squares = jnp.square(unit @ unit.T).sum()
     return norm, jnp.where(norm > 0, 1 / jnp.where(squares > 0, squares, 1), 0)
 
 
@@ -132,8 +133,9 @@ def _entropies(blocks: Blocks, measured: Measured) -> list[tuple[float, ...]]:
 def _by_prompt(weights: jax.Array, shape: tuple[int, ...], spec: Any) -> jax.Array:
     """Returns weights (B, H, T, T).
 
-    A recall model has no axis of heads, and fixed mixing none of prompts. Blocks that run with a
-    memory of keys have more keys than tokens: the others are cut off.
+    The weights of a recall model have no axis of heads, and those of fixed mixing have no axis of
+    prompts. Blocks that run with a memory of keys have more keys than tokens, and the additional
+    keys are cut off.
     """
     n_prompts, length = shape
     weights = weights if hasattr(spec, "heads") else weights[:, None]

@@ -9,7 +9,7 @@ from experiments.anatomy_report import drawing, page_inside
 from experiments.anatomy_report.inside import Inside
 from experiments.anatomy_report.judge import Judged, Table
 from experiments.anatomy_report.parts import ONLY
-from experiments.anatomy_report.sentences import shown, unbroken
+from experiments.anatomy_report.sentences import score_text, unbroken
 from experiments.anatomy_report.text_tables import columns
 from experiments.anatomy_report.views import views
 from experiments.site import svg
@@ -18,7 +18,7 @@ from jaxformer.core.text_format import duration
 if TYPE_CHECKING:
     from experiments.anatomy_report.report import Report
 
-MAX_CURVES = 7  # colours of the style sheet
+MAX_CURVES = 7  # the number of colours in the style sheet
 BAR_WIDTH = 220  # pixels
 TRAINED = "Trained with one part changed: test score ± standard error"
 CHANGED = "Changed after training, one part at a time: mean ± 95 % interval"
@@ -51,7 +51,7 @@ def page(report: "Report") -> str:
 
 
 def _lead(report: "Report") -> str:
-    """Returns the sizes and the scores that all comparisons refer to."""
+    """Returns the sizes, the score of the whole network and the score of guessing."""
     table, lines = report.training, []
     if count := report.settings.get("parameters"):
         lines.append(f"{count:,} parameters")
@@ -59,11 +59,11 @@ def _lead(report: "Report") -> str:
         lines.append(f"{steps} training steps")
     if table is not None:
         metric = report.settings.get("metric", "score")
-        lines.append(f"{metric} of the whole network {shown(table.whole.score)}")
+        lines.append(f"{metric} of the whole network {score_text(table.whole.score)}")
         trivial = table.whole.score._replace(mean=table.trivial, sem=0.0, test=0.0)
         name = table.trivial_name.replace("_", " ")
         name = name if name.startswith("guessing") else f"guessing ({name})"
-        lines.append(f"{name} {shown(trivial)}")
+        lines.append(f"{name} {score_text(trivial)}")
     if (inside := report.inside) is not None:
         lines.append(f"mean {inside.unit} {inside.score:.3g} on {inside.samples} prompts")
     return f'<p class="soft">{escape("; ".join(lines))}.</p>'
@@ -148,6 +148,7 @@ def _bar(table: Table, row: Judged) -> str:
     share, half_width = table.share(row), table.share_half_width(row)
 
     def x(value: float) -> float:
+        """Returns the position of a share in pixels; the drawing spans shares of -0.1 to 1.1."""
         return 4 + (BAR_WIDTH - 8) * min(max(value + 0.1, 0.0), 1.2) / 1.2
 
     marks = [f'<path class="grid" d="M{x(0):.1f} 0V16M{x(1):.1f} 0V16"/>']
@@ -184,10 +185,12 @@ def _curves(report: "Report") -> str:
 
 
 def _inside(report: "Report") -> list[str]:
+    """Returns the sections about the trained network."""
     inside = report.inside
     assert inside is not None
     parts = []
-    if report.training is not None and report.training.rows:  # else they are on the first screen
+    # Without trained variants, the first screen has the tables of effects.
+    if report.training is not None and report.training.rows:
         tables = page_inside.effect_tables(inside, report.effects)
         parts = ["<h2>What each part of the trained network does</h2>", _legend(inside), tables]
     parts += [
@@ -214,6 +217,7 @@ def _legend(inside: Inside) -> str:
 
 
 def _costs(report: "Report") -> str:
+    """Returns the trainings, their time, the learning rates and the command."""
     texts = []
     if trainings := report.costs.get("trainings"):
         texts.append(f"{trainings:.0f} training{'s' * (trainings != 1)}")

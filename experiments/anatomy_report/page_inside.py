@@ -12,7 +12,8 @@ from experiments.anatomy_report.inside import METHODS, Inside
 from experiments.anatomy_report.views import views
 
 MAX_MAP_TOKENS = 24
-CELL = 12  # pixels of a cell of an attention map
+MAP_CELL = 12  # pixels of a cell of an attention map
+MIN_WEIGHT = 0.02  # attention below it is too pale to be drawn
 
 
 def effect_tables(inside: Inside, decided: Sequence[DecidedEffect]) -> str:
@@ -25,19 +26,19 @@ def effect_tables(inside: Inside, decided: Sequence[DecidedEffect]) -> str:
 def _table(rows: Sequence[DecidedEffect]) -> str:
     largest = max(abs(row.effect.value) for row in rows) or 1.0
     cells = {row.effect.part: row for row in rows}
-    blocks = sorted({part.split("/")[0] for part in cells}, key=_block_number)
+    blocks = sorted({part.split("/")[0] for part in cells}, key=_numbers)
     columns = list(dict.fromkeys(part.partition("/")[2] for part in cells))
-    columns.sort(key=lambda name: ("head" in name, _block_number(name)))
+    columns.sort(key=lambda name: ("head" in name, _numbers(name)))
     titles = (name.removeprefix("attn/").replace("_", " ") for name in columns)
-    heads = "".join(f"<th>{escape(title)}</th>" for title in titles)
+    headings = "".join(f"<th>{escape(title)}</th>" for title in titles)
     lines = []
     for block in reversed(blocks):
-        values = "".join(_cell(cells.get(f"{block}/{name}"), largest) for name in columns)
+        values = "".join(_effect_cell(cells.get(f"{block}/{name}"), largest) for name in columns)
         lines.append(f"<tr><th>{block.replace('_', ' ')}</th>{values}</tr>")
-    return f'<div class="scroll"><table><tr><th></th>{heads}</tr>{"".join(lines)}</table></div>'
+    return f'<div class="scroll"><table><tr><th></th>{headings}</tr>{"".join(lines)}</table></div>'
 
 
-def _cell(row: DecidedEffect | None, largest: float) -> str:
+def _effect_cell(row: DecidedEffect | None, largest: float) -> str:
     if row is None:
         return "<td></td>"
     value = row.effect.value
@@ -77,7 +78,7 @@ def kernels_table(inside: Inside) -> str:
 
 
 def attention(maps: Mapping[str, np.ndarray], tokens: Sequence[Sequence[str]]) -> str:
-    """Returns the attention of heads on the first prompts, with a choice of the prompt.
+    """Returns the attention of heads on the first prompts, with buttons that select the prompt.
 
     Args:
       maps: {head: (B, T, T)}.
@@ -97,21 +98,22 @@ def attention(maps: Mapping[str, np.ndarray], tokens: Sequence[Sequence[str]]) -
 
 def _map(weights_TxT: np.ndarray, tokens: Sequence[str], head: str) -> str:
     """Returns an attention map: the row of a token shows where it attends."""
-    n, left = len(tokens), 8 + 6 * min(max(map(len, tokens), default=0), 10)
+    longest = min(max(map(len, tokens), default=0), 10)  # letters of a token that are shown
+    n, left = len(tokens), 8 + 6 * longest  # the map begins after the labels
     marks = []
     for t in range(n):
         marks.append(
-            f'<text x="{left - 3}" y="{CELL * t + 10}" text-anchor="end">'
+            f'<text x="{left - 3}" y="{MAP_CELL * t + 10}" text-anchor="end">'
             f"{escape(tokens[t][:10])}</text>"
         )
         for s in range(n):
             weight = float(weights_TxT[t, s])
-            if weight >= 0.02 and math.isfinite(weight):
+            if weight >= MIN_WEIGHT and math.isfinite(weight):
                 marks.append(
-                    f'<rect x="{left + CELL * s}" y="{CELL * t}" width="{CELL}" height="{CELL}" '
-                    f'fill-opacity="{weight:.2f}"/>'
+                    f'<rect x="{left + MAP_CELL * s}" y="{MAP_CELL * t}" '
+                    f'width="{MAP_CELL}" height="{MAP_CELL}" fill-opacity="{weight:.2f}"/>'
                 )
-    width, height = left + CELL * n, CELL * n
+    width, height = left + MAP_CELL * n, MAP_CELL * n
     frame = f'<path class="grid" d="M{left} 0H{width}V{height}H{left}Z"/>'
     label = escape(f"Attention of {head}: rows attend to columns")
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
@@ -123,6 +125,7 @@ def _interval(value: tuple[float, float]) -> str:
     return f"{mean:.3g}" + (f" ± {half_width:.2g}" if math.isfinite(half_width) else "")
 
 
-def _block_number(name: str) -> tuple[int, ...]:
+def _numbers(name: str) -> tuple[int, ...]:
+    """Returns the numbers in an address, such as (1, 2) for "block_1/attn/head_2"."""
     digits: list[Any] = [int(part) for part in name.replace("/", "_").split("_") if part.isdigit()]
     return tuple(digits)

@@ -74,17 +74,17 @@ def read_pairs(file: str | Path, tokenizer: Any) -> PromptPairs:
     if len({wrong == NO_ANSWER for *_, wrong in rows}) > 1:
         raise UserError(f"{file}: some lines have a wrong answer and some have none.")
     lengths = np.array([len(clean) for _, clean, *_ in rows])
-    right, wrong = (np.array([row[i] for row in rows], np.int32)[:, None] for i in (3, 4))
+    names, clean, corrupted, right, wrong = zip(*rows, strict=True)
     return PromptPairs(
-        clean=_padded([row[1] for row in rows]),
-        corrupted=_padded([row[2] for row in rows]),
+        clean=_padded(clean),
+        corrupted=_padded(corrupted),
         lengths=lengths,
         position=lengths[:, None] - 1,
-        target=right,
-        against=wrong,
-        weight=np.ones(right.shape, np.float32),
-        names=tuple(row[0] for row in rows),
-        tokens=tuple(tuple(tokenizer.show(token) for token in row[1]) for row in rows),
+        target=np.array(right, np.int32)[:, None],
+        against=np.array(wrong, np.int32)[:, None],
+        weight=np.ones((len(rows), 1), np.float32),
+        names=names,
+        tokens=tuple(tuple(map(tokenizer.show, prompt)) for prompt in clean),
     )
 
 
@@ -142,7 +142,7 @@ def pairs_of_batch(batch: Batch, size: int = 64) -> PromptPairs:
 
 
 def with_texts(pairs: PromptPairs, task: NextToken) -> PromptPairs:
-    """Returns the pairs with the text of each token instead of its number."""
+    """Returns the pairs with `tokens` decoded to texts."""
     decode = task.prepared.tokenizer.decode
     texts = tuple(tuple(decode([int(token)]) for token in row) for row in pairs.clean)
     return dataclasses.replace(pairs, tokens=texts)

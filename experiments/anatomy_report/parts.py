@@ -63,7 +63,7 @@ WHOLE_NETWORK = Variant(WHOLE, WHOLE)
 QUERIES_KEYS = "queries and keys"
 ATTENTION, MLP = "attention", "MLP"
 EMBEDDING, UNEMBEDDING, POSITIONS = "embedding", "unembedding", "positions"
-# Attention and MLP come first: their parts are of less interest once they can go.
+# Attention and MLP come before their own parts, which matter less if the whole branch can go.
 PARTS = (
     Part(ATTENTION, r".*/attn/(query|key|value|out)/.*", zeroed=r".*/attn/out/.*"),
     Part(MLP, r".*/mlp/.*", zeroed=r".*/mlp/out/.*"),
@@ -86,7 +86,7 @@ def parts_of(params: Mapping[str, Any], by_layer: bool = False) -> list[Part]:
 
     Args:
       params: the parameters, or their shapes.
-      by_layer: whether attention, MLP and their parts are also taken layer by layer.
+      by_layer: whether the result also has each part of each single block.
     """
     names = list(paths.flatten(params))
     parts = [part for part in PARTS if _selects(part.pattern, names)]
@@ -100,9 +100,8 @@ def parts_of(params: Mapping[str, Any], by_layer: bool = False) -> list[Part]:
     if not by_layer:
         return parts
     layers = sorted({int(match[1]) for name in names if (match := BLOCK.fullmatch(name))})
-    return parts + [
-        one for layer in layers for part in parts for one in _at_layer(part, layer, names)
-    ]
+    of_blocks = [_at_layer(part, layer) for layer in layers for part in parts]
+    return parts + [part for part in of_blocks if _selects(part.pattern, names)]
 
 
 def variants_of(parts: Sequence[Part], methods: Sequence[str], can_mix: bool) -> list[Variant]:
@@ -123,21 +122,20 @@ def variants_of(parts: Sequence[Part], methods: Sequence[str], can_mix: bool) ->
                     part.name, method, layer=part.layer, fixed=part.pattern, zeroed=part.zeroed
                 )
                 variants.append(removed)
-            elif method == FIXED_MIXING and can_mix and part == PARTS[0]:
+            elif method == FIXED_MIXING and can_mix and part == PARTS[0]:  # attention
                 variants.append(Variant(part.name, method))
             elif method == ONLY and part.layer is None:
                 variants.append(Variant(part.name, method, trained=part.pattern))
     return variants
 
 
-def _at_layer(part: Part, layer: int, names: Sequence[str]) -> list[Part]:
-    """Returns the part of one block, if the block has it."""
+def _at_layer(part: Part, layer: int) -> Part:
+    """Returns the part with patterns that select parameters of one block only."""
 
-    def inside(pattern: str) -> str:
+    def in_block(pattern: str) -> str:
         return f"(?=(.*/)?block_{layer}/)(?:{pattern})" if pattern else ""
 
-    one = Part(part.name, inside(part.pattern), inside(part.zeroed), layer)
-    return [one] if _selects(one.pattern, names) else []
+    return Part(part.name, in_block(part.pattern), in_block(part.zeroed), layer)
 
 
 def _selects(pattern: str, names: Sequence[str]) -> bool:

@@ -51,7 +51,7 @@ class Report:
 
     @cached_property
     def decided(self) -> list[Sentence]:
-        """The sentences with the comparisons that they state."""
+        """The sentences about trained variants, each with its part, method and outcome."""
         return sentences.sentences(self.training) if self.training else []
 
     @cached_property
@@ -123,7 +123,7 @@ class Report:
         return "\n\n".join([*parts, "\n".join([*sentences, *self.theory])])
 
     def to_csv(self, file: str | Path | None = None) -> str:
-        """Returns the table, or for a published model the effects, as CSV; `file` writes it."""
+        """Returns the table as CSV, or the effects of a published model; `file` is also written."""
         rows = self.table or self.effect_table
         heads = list(rows[0]) if rows else []
         text = csv_text([heads, *([*row.values()] for row in rows)])
@@ -132,14 +132,14 @@ class Report:
         return text
 
     def to_html(self, file: str | Path | None = None) -> str:
-        """Returns the page; with `file` also writes it."""
+        """Returns the page; `file` is also written."""
         text = page.page(self)
         if file is not None:
             write_atomically(Path(file), text.encode())
         return text
 
     def plot(self, file: str | Path | None = None) -> Any:
-        """Returns drawing and sentences as a matplotlib figure; `file` saves it."""
+        """Returns drawing and sentences as a matplotlib figure; `file` is also written."""
         if self.training is None:
             raise UserError("the drawing shows trained variants, and this report has none.")
         layers = int(self.settings.get("layers", 1))

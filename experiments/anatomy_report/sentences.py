@@ -16,7 +16,7 @@ from experiments.anatomy_report.parts import (
 from experiments.ledger.statistics import Number
 
 PLURALS = (QUERIES_KEYS, "values", "norms", "positions")
-BRANCH_OF = {
+BRANCH_OF = {  # the branch that contains a part
     QUERIES_KEYS: ATTENTION,
     "values": ATTENTION,
     "attention output": ATTENTION,
@@ -38,8 +38,8 @@ class Sentence(NamedTuple):
 def sentences(table: Table) -> list[Sentence]:
     """Returns a sentence for each decided comparison, the largest losses first.
 
-    A comparison that follows from another sentence is left out: a part that can go may also stay
-    random, and the parts of a branch that may stay random may, too.
+    A comparison that follows from another sentence is left out. A part that can go may also stay
+    random. If a whole branch may stay random, each part of the branch may stay random.
     """
     decided = [row for row in table.rows if row.outcome in TEMPLATES[row.cell.variant.method]]
     decided = [row for row in decided if not _is_implied(row, table)]
@@ -50,10 +50,13 @@ def sentences(table: Table) -> list[Sentence]:
 def _sentence(row: Judged, table: Table) -> Sentence:
     variant = row.cell.variant
     write = TEMPLATES[variant.method][row.outcome]
-    text = write(subject(variant.part, variant.layer), variant.part in PLURALS)
+    name = sentence_subject(variant.part, variant.layer)
+    text = write(name, variant.part in PLURALS)
     if variant.method == FROZEN and row.outcome == WORSE and _can_go(row, table):
-        text = f"If {_lower(subject(variant.part, variant.layer))} stays, it must be trained"
-    numbers = f"{shown(row.cell.score).removesuffix(' %')} against {shown(table.whole.score)}"
+        text = f"If {_lower(name)} stays, it must be trained"
+    numbers = (
+        f"{score_text(row.cell.score).removesuffix(' %')} against {score_text(table.whole.score)}"
+    )
     return Sentence(f"{text}: {numbers}.", variant.part, variant.method, variant.layer, row.outcome)
 
 
@@ -63,12 +66,12 @@ def _is_implied(row: Judged, table: Table) -> bool:
     if row.outcome != NO_WORSE or method == ONLY:
         return False
     larger = [(part, REMOVED, layer)] if method != REMOVED else []
-    wholes = [part] if layer is not None else []
+    containing = [part] if layer is not None else []  # parts of all blocks
     if part in BRANCH_OF:
-        wholes.append(BRANCH_OF[part])
-    larger += [(whole, other, None) for whole in wholes for other in (method, REMOVED)]
-    found = [table.find(*key) for key in larger if key != (part, method, layer)]
-    return any(other is not None and other.outcome == NO_WORSE for other in found)
+        containing.append(BRANCH_OF[part])
+    larger += [(name, other, None) for name in containing for other in (method, REMOVED)]
+    rows = [table.find(*key) for key in larger if key != (part, method, layer)]
+    return any(other is not None and other.outcome == NO_WORSE for other in rows)
 
 
 def _can_go(row: Judged, table: Table) -> bool:
@@ -76,7 +79,7 @@ def _can_go(row: Judged, table: Table) -> bool:
     return removed is not None and removed.outcome == NO_WORSE
 
 
-def subject(part: str, layer: int | None) -> str:
+def sentence_subject(part: str, layer: int | None) -> str:
     """Returns the beginning of a sentence, such as "Queries and keys of block 1"."""
     name = part.removeprefix("other ")
     if part not in PLURALS:
@@ -85,8 +88,8 @@ def subject(part: str, layer: int | None) -> str:
     return name[0].upper() + name[1:] + place
 
 
-def shown(score: Number) -> str:
-    """Returns an accuracy in percent, or a loss in nats, with its standard error."""
+def score_text(score: Number) -> str:
+    """Returns a score with its standard error: an accuracy in percent, or a loss in nats."""
     if score.is_share:
         return f"{score.percent()} %"
     positive = score._replace(mean=abs(score.mean))
@@ -94,7 +97,7 @@ def shown(score: Number) -> str:
 
 
 def unbroken(text: str) -> str:
-    """Returns the text with numbers that stay on one line with their error and unit."""
+    """Returns the text with no-break spaces between a number, its error and its unit."""
     return text.replace(" ± ", "\u00a0±\u00a0").replace(" %", "\u00a0%")
 
 

@@ -124,7 +124,7 @@ def _split_call(expression: str, text: str) -> tuple[str, dict[str, Any]]:
         if isinstance(node, ast.Name):
             return node.id, {}
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
-            values = {word.arg: ast.literal_eval(word.value) for word in node.keywords}
+            values = {keyword.arg: ast.literal_eval(keyword.value) for keyword in node.keywords}
             if None not in values:
                 return node.func.id, values  # type: ignore[return-value]
     except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -145,7 +145,7 @@ def _of_named_config(name: str, scale: str, options: dict[str, Any]) -> Subject:
 
 
 def _of_config(config: Any, name: str, options: dict[str, Any]) -> Subject:
-    options = {key: value for key, value in options.items() if value}
+    options = {key: value for key, value in options.items() if value}  # those that were given
     if "steps" in options:
         config.train.steps = options.pop("steps")
         config.optim.warmup = min(config.optim.warmup, config.train.steps // 4)

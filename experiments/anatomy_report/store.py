@@ -5,7 +5,7 @@ folder's name ends with the hash of the settings. A member that is in the folder
 again. Files carry a checksum, and a damaged one is reported and ignored, so that its member is
 trained again.
 
-In the whole network no part is changed. Its parameters are in whole.npz.
+The file whole.npz has the parameters of the whole network, in which no part is changed.
 """
 
 import json

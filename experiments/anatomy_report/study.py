@@ -3,13 +3,13 @@
 1. The whole network is trained with one seed at every learning rate, then with more seeds at the
    rate that validation chooses.
 2. Every variant is trained with one seed at this rate, so that a first table is complete early.
-3. A variant that loses more than the margin is tried at the other rates too, so that no part is
-   called needed because of a learning rate. The seeds of each variant are completed to 3, then to 5
-   and 8 where the verdict is still open.
-4. Step 3 follows for the variants that train one part alone.
+3. A variant that loses more than the margin is tried at the other rates too, because its loss may
+   come from the learning rate. The seeds of each variant are completed to 3, then to 5 and 8 where
+   the verdict is still open.
+4. Step 3 is repeated for the variants that train one part alone.
 
-Members that are in the store are not trained again. So a stopped report resumes, and a report with
-a larger budget continues.
+Members that are in the store are not trained again: the same command resumes a stopped report, and
+a larger budget continues it.
 """
 
 import math
@@ -70,7 +70,7 @@ class Study:
         self.max_seeds, self.margin = max_seeds, margin
         self.metric = subject.task.chosen_by
         self.baselines: dict[str, float] = {}
-        self._trainers: dict[bool, Trainer] = {}
+        self._trainers: dict[bool, Trainer] = {}  # {whether mixing is fixed: its trainer}
 
     # The plan ------------------------------------------------------------------------------------
 
@@ -92,6 +92,7 @@ class Study:
             yield from self._stages(variants)
 
     def _stages(self, variants: Sequence[Variant]) -> Iterator[list[Member]]:
+        """Yields the members of step 3 for some variants."""
         losing = [variant for variant in variants if self._loses_at_first_seed(variant)]
         yield [
             member
@@ -123,9 +124,9 @@ class Study:
 
     def _loses_at_first_seed(self, variant: Variant) -> bool:
         rate = self.rate(WHOLE_NETWORK)
-        score, whole = (self._score(one, 0, rate) for one in (variant, WHOLE_NETWORK))
+        score, whole = (self._score(v, 0, rate) for v in (variant, WHOLE_NETWORK))
         lead = whole - self.trivial()[1]
-        return not score >= whole - self.margin * lead
+        return not score >= whole - self.margin * lead  # also for a score that is nan
 
     # Results -------------------------------------------------------------------------------------
 
@@ -166,12 +167,12 @@ class Study:
         return params
 
     def _trainer(self, variant: Variant) -> Trainer:
-        mixes = variant.method == FIXED_MIXING
-        if mixes not in self._trainers:
-            network = self.subject.mixing if mixes else self.subject.network
+        is_fixed_mixing = variant.method == FIXED_MIXING
+        if is_fixed_mixing not in self._trainers:
+            network = self.subject.mixing if is_fixed_mixing else self.subject.network
             assert network is not None
-            self._trainers[mixes] = Trainer(network, self.heldout)
-        return self._trainers[mixes]
+            self._trainers[is_fixed_mixing] = Trainer(network, self.heldout)
+        return self._trainers[is_fixed_mixing]
 
     @cached_property
     def heldout(self) -> HeldOut:
@@ -283,18 +284,20 @@ def run(
     Returns:
       Whether the plan was completed.
     """
-    began, times = time.monotonic(), []
+    began, training_seconds = time.monotonic(), []
     train_all = train_all or (lambda members: map(study.train, members))
     for number, stage in enumerate(study.stages()):
         results = train_all(stage)
         for _ in stage:
-            expected = min(times[1:], default=0.0) / processes
-            if is_stopped() or (times and time.monotonic() - began + expected > budget):
+            # The first training is left out of the estimate, because it includes compilation.
+            expected = min(training_seconds[1:], default=0.0) / processes
+            is_spent = time.monotonic() - began + expected > budget
+            if is_stopped() or (training_seconds and is_spent):
                 return False
-            if (result := next(results, None)) is None:  # stopped while it waited for a cluster
+            if (result := next(results, None)) is None:  # a signal stopped the jobs of a cluster
                 return False
             study.keep(result)
-            times.append(result.trained.seconds)
+            training_seconds.append(result.trained.seconds)
             report(result.member, result.trained)
         if number == 0:
             study.check_learned()

@@ -25,7 +25,7 @@ from jaxformer.tasks.task import Task
 from jaxformer.training.arguments import check_fits
 from jaxformer.training.setup import shapes_of
 
-# The network of a task that comes without one: the sizes of the README.
+# The sizes of the decoder for a task that is given without a model, as in the README.
 SIZES = {"width": 64, "layers": 2, "heads": 4, "mlp_width": 256}
 STEPS, BATCH_SIZE, RATES = 400, 64, (3e-3, 1e-2, 1e-3)
 TRAIN_EVERYTHING = ((".*", "train"),)
@@ -59,11 +59,11 @@ class Network:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A network, its form with fixed mixing, and the learning rates to choose from."""
+    """A network, the same network with fixed mixing, and the learning rates to choose from."""
 
     name: str
     network: Network
-    mixing: Network | None  # None: the network has no such form
+    mixing: Network | None  # with fixed mixing; None if the network has no softmax attention
     rates: tuple[float, ...]
     identity: dict[str, Any]  # the settings; equal settings give equal results
 
@@ -92,7 +92,7 @@ def of_task(
     rules: Sequence[tuple[str, str]] = TRAIN_EVERYTHING,
     **sizes: Any,
 ) -> Subject:
-    """Returns the subject of a task, and of a model that is trained with AdamW.
+    """Returns the subject of a task and a model, which is trained with AdamW.
 
     Args:
       task: the task.
@@ -122,7 +122,7 @@ def of_task(
         specs = dict.fromkeys(labels, optim.AdamW(weight_decay=1e-3))
         return optim.optimizer(partition, specs, settings.clip, factor)
 
-    parts = {
+    identity = {
         **build.sections(task, model),
         "code": [_code_hash(type(task)), _code_hash(type(model))],
         "data": build.json_fields(source),
@@ -131,7 +131,7 @@ def of_task(
         "steps": steps,
     }
     name = name or type(task).__name__
-    return _subject(name, task, model, source, rules, optimizer, steps, tuple(rates), parts)
+    return _subject(name, task, model, source, rules, optimizer, steps, tuple(rates), identity)
 
 
 def of_config(config: Any, name: str = "") -> Subject:
@@ -203,11 +203,13 @@ def check_task(task: Any) -> None:
 
 
 def _subject(name, task, model, data, rules, optimizer, steps, rates, identity) -> Subject:
+    """Returns the subject; `optimizer` is a function of the partition that makes the optimizer."""
     if isinstance(task, PreparedText):
         identity = {**identity, "text": task.prepared.fingerprint}
 
     def network(model: Any, rules: Any) -> Network:
         shapes = paths.flatten(shapes_of(model, task))
+        # A partition refuses rules that select no parameter.
         used = [rule for rule in rules if any(paths.matches(rule[0], path) for path in shapes)]
         partition = Partition(used)
         return Network(task, model, data, partition, optimizer(partition), steps)

@@ -22,15 +22,15 @@ def text_table(table: Table) -> str:
     return "\n".join(lines)
 
 
-def effects_text(effects: Sequence[DecidedEffect], most: int = 12) -> str:
+def effects_text(effects: Sequence[DecidedEffect], max_effects: int = 12) -> str:
     """Returns the largest decided effects as aligned lines."""
     decided = sorted(
         (row for row in effects if row.is_decided), key=lambda row: -abs(row.effect.value)
     )
     rows = [("component", "method", "helps the score by")]
     rows += [
-        (e.part, e.method, f"{e.value:+.3g} ± {e.half_width:.2g}")
-        for e in (row.effect for row in decided[:most])
+        (effect.part, effect.method, f"{effect.value:+.3g} ± {effect.half_width:.2g}")
+        for effect, _ in decided[:max_effects]
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     return "\n".join(
@@ -42,7 +42,7 @@ def effects_text(effects: Sequence[DecidedEffect], most: int = 12) -> str:
 def whole_columns(table: Table) -> tuple[str, ...]:
     """Returns the cells of the whole network."""
     score = table.whole.score
-    return ("whole network", "trained", "1", sentences.shown(score), str(score.n), "")
+    return ("whole network", "trained", "1", sentences.score_text(score), str(score.n), "")
 
 
 def columns(table: Table, row: Judged) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def columns(table: Table, row: Judged) -> tuple[str, ...]:
         part,
         variant.method if variant.method != ONLY else "only this trained",
         share_text(table, row),
-        sentences.shown(score),
+        sentences.score_text(score),
         str(score.n),
         outcome,
     )

@@ -22,16 +22,18 @@ from theory.advise.diagnosis import judge
 from theory.advise.model_architecture import architecture_of
 from theory.advise.question import Question
 
-ADVICE_LINES = 2
+ADVICE_LINES = 2  # the largest number of lines of advice
 TRAINABLE = "trainable"  # the regime without a fault
+# The covariance SDE: the largest number of tokens, the sampled paths, the time steps.
 SDE_TOKENS, SDE_PATHS, SDE_STEPS = 16, 500, 40
+# The order parameter: the examples, the largest number of attention paths, the temperature.
 PATH_EXAMPLES, MAX_ATTENTION_PATHS, TEMPERATURE = 100, 64, 0.01
 
 
 def lines(subject: Subject, params: Any = None) -> list[str]:
-    """Returns what the theory of a network predicts, a line each.
+    """Returns one line for each prediction of the theory of a network.
 
-    It is empty for networks that no theory describes.
+    The list is empty for networks that no theory describes.
 
     Args:
       subject: task, network and settings.
@@ -69,7 +71,7 @@ def _head_scores(subject: Subject, params: Any) -> list[str]:
     inputs_BxPxn = np.asarray(apply(tokens_BxTxn, method="attentioned_input"), np.float64)
     weights_PxN = model.apply({"params": params}, inputs_BxPxn.shape[-1], method="path_weights")[0]
     weights_PxN = np.asarray(weights_PxN, np.float64)
-    with jax.enable_x64(True):  # in float32 the minimum is not reached
+    with jax.enable_x64(True):  # in float32 the minimiser does not converge
         predicted = attention_paths.order_parameter(
             inputs_BxPxn, labels_B, spec.widths, TEMPERATURE, spec.heads
         )
@@ -78,23 +80,24 @@ def _head_scores(subject: Subject, params: Any) -> list[str]:
             for U in (predicted.U, weights_PxN @ weights_PxN.T)
         )
     widths = ", ".join(map(str, dict.fromkeys(spec.widths)))
-    found = [
+    texts = [
         "Attention paths: the theory (theory.attention_paths) predicts how much a network of width "
         f"{widths} with this attention uses each head, for {len(labels_B)} examples and "
         f"temperature {TEMPERATURE:g}. The most used head has 1."
     ]
     for layer, (predicted_H, trained_H) in enumerate(zip(by_theory, by_weights, strict=True)):
-        found.append(
+        texts.append(
             f"Heads of block {layer}: {_listed(predicted_H)} by the theory, {_listed(trained_H)} "
             "in the trained weights."
         )
-    return found
+    return texts
 
 
 def _correlations(spec: Any, length: int) -> list[str]:
     """Returns what the covariance SDE predicts for random mixing of uncorrelated tokens."""
     m = min(length, SDE_TOKENS)
-    if m < 2 or (m < length and not spec.causal):  # a causal token sees earlier tokens only
+    # The first tokens alone are enough for causal mixing only, which sees no later tokens.
+    if m < 2 or (m < length and not spec.causal):
         return []
     scale = _mixing_std(spec)
     mixing = covariance_sde.Mixing(
@@ -130,12 +133,13 @@ def sde_numbers(phi_PxMxM: jax.Array) -> tuple[float, float]:
 
 
 def _mixing_std(spec: Any) -> float:
-    """Returns the standard deviation of the mixing; of different heads, the root mean square."""
+    """Returns the standard deviation of the mixing: its root mean square if heads differ."""
     if spec.mixing_scale != "spread":
         sizes = spec.heads, spec.length, spec.width
         return float(mixing_std(jax.random.key(0), spec.mixing_scale, *sizes)[0])
     low, high = (spec.width // spec.heads * spec.length) ** -0.5, spec.length**-0.5
-    return math.sqrt((low**2 + low * high + high**2) / 3)  # of a uniform draw
+    # The root mean square of standard deviations that are uniform between low and high.
+    return math.sqrt((low**2 + low * high + high**2) / 3)
 
 
 def _listed(scores_H: Any) -> str:

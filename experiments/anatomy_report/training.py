@@ -1,8 +1,9 @@
 """Trains every variant of a network in one compiled program.
 
-Which parameters are updated is an argument of the program: a mask in the state of the optimizer. So
-a network is compiled once, and a variant costs its steps only. A test compares the bits with those
-of `jaxformer.train`, which differentiates the trained parameters only.
+The program takes a mask of the updated parameters as an argument, in the state of the optimizer. So
+a network is compiled once, and each further variant costs its steps only. A test checks that the
+results equal those of `jaxformer.train` in every bit, although `jaxformer.train` differentiates
+the trained parameters only.
 
 A member has one seed and one learning rate. Its initial values and its data are those of the same
 seed in `jaxformer.train`.
@@ -26,7 +27,7 @@ from jaxformer.training.metrics import Mean, means_of_members
 from jaxformer.training.population import Population
 from jaxformer.training.step import AXES, TrainState, make_evaluate, make_step, member_state
 
-CURVE_POINTS = 20  # of the training loss
+CURVE_POINTS = 20  # the number of points of a curve of the training loss
 
 
 class Trained(NamedTuple):
@@ -47,22 +48,23 @@ class Masked(NamedTuple):
 
 
 def masked(optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
-    """Returns the optimizer with a mask in its state: other parameters are as if frozen.
+    """Returns the optimizer with a mask in its state, which freezes parameters outside the mask.
 
-    Their gradient is zero, so that it does not count in a clipped norm, and so are their updates.
+    Gradients of frozen parameters become zero before clipping, so that they do not count in the
+    norm. Their updates become zero afterwards.
     """
 
     def init(params: Any) -> Masked:
         return Masked(jax.tree.map(lambda _: jnp.ones((), bool), params), optimizer.init(params))
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Masked]:
-        updates, inner = optimizer.update(_select(state, updates), state.inner, params)
-        return _select(state, updates), Masked(state.is_updated, inner)
+        updates, inner = optimizer.update(_apply_mask(state, updates), state.inner, params)
+        return _apply_mask(state, updates), Masked(state.is_updated, inner)
 
     return optax.GradientTransformation(init, update)
 
 
-def _select(state: Masked, tree: Any) -> Any:
+def _apply_mask(state: Masked, tree: Any) -> Any:
     return jax.tree.map(lambda keep, x: jnp.where(keep, x, 0), state.is_updated, tree)
 
 
@@ -99,7 +101,9 @@ class Trainer:
             chunk = min(chunk, MAX_READ_STEPS)
         for done in range(0, steps, chunk):
             n = min(chunk, steps - done)
-            state, loss = self.run(state, keys, n, self._rows(keys, range(done, done + chunk)))
+            # The last chunk reads rows of as many steps as the others: one shape is compiled once.
+            rows = self._rows(keys, range(done, done + chunk))
+            state, loss = self.run(state, keys, n, rows)
             curve.append((done + n, float(loss) / n))
         validation, test = (self._scores(state, name) for name in ("validation", "test"))
         diverged_at = int(state.diverged_at[0])
@@ -146,15 +150,15 @@ class Trainer:
 
         return jax.lax.fori_loop(0, n, body, (state, jnp.zeros((), jnp.float32)))
 
-    def _scores(self, state: TrainState, part: str) -> dict[str, Mean]:
-        scores = self.evaluate(state.trainable, state.frozen, getattr(self.heldout, part))
+    def _scores(self, state: TrainState, set_name: str) -> dict[str, Mean]:
+        scores = self.evaluate(state.trainable, state.frozen, getattr(self.heldout, set_name))
         return means_of_members(scores, self.network.task.means_of_batches)[0]
 
 
 def is_change(network: Network, variant: Variant) -> bool:
     """Returns whether a variant differs from the network and still trains a parameter.
 
-    A run may freeze a part itself: freezing this part again would change nothing.
+    If the run itself freezes a part, the variant that freezes this part changes nothing.
     """
     names = paths.flatten(network.shapes)
     trained = {name for name in names if network.partition.label(name) != FROZEN}

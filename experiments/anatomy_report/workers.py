@@ -13,16 +13,16 @@ from experiments.anatomy_report.subject import Subject
 from jaxformer.core.errors import UserError
 from jaxformer.runtime import processes
 
-_study: Study | None = None  # of this worker
+_study: Study | None = None  # the study of this worker process
 
 TrainAll = Callable[[Sequence[Member]], Iterator[Result]]
 
 
 @contextlib.contextmanager
 def workers(n: int, make_subject: Callable[[], Subject]) -> Iterator[TrainAll]:
-    """Yields a function that trains members in n processes and returns them as they finish.
+    """Yields a function that trains members in n processes and yields results as they finish.
 
-    At the end, trainings that have not begun are cancelled.
+    When the context ends, trainings that have not begun are cancelled.
 
     Args:
       n: the number of processes.
@@ -39,7 +39,7 @@ def workers(n: int, make_subject: Callable[[], Subject]) -> Iterator[TrainAll]:
                 yield future.result()
         except BrokenProcessPool:
             raise UserError(
-                f"one of the {n} processes ended early, as a process without memory does. What was "
+                f"one of the {n} processes ended early; it may have run out of memory. What was "
                 "trained is kept: repeat the command, or give fewer --processes."
             ) from None
 

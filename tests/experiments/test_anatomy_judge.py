@@ -111,7 +111,7 @@ def test_a_loss_is_scored_as_its_negative():
     mean = {"loss": (0.5, 0.01, 100)}
     score = judge.score_number({0: mean, 1: {"loss": (0.7, 0.01, 100)}}, "loss")
     assert score.mean == pytest.approx(-0.6) and score.by_seed == {0: -0.5, 1: -0.7}
-    assert sentences.shown(score) == "0.60 ± 0.10 nats"
+    assert sentences.score_text(score) == "0.60 ± 0.10 nats"
     baselines = {"best_constant": 0.3, "unigram_loss": 2.0, "bigram_loss": 1.5}
     assert judge.best_trivial(baselines, "loss") == ("bigram_loss", -1.5)
     assert judge.best_trivial(baselines, "accuracy") == ("best_constant", 0.3)
@@ -146,6 +146,6 @@ def test_parts_are_found_by_layer_and_without_mlps():
     assert one.is_updated("block_0/attn/query/kernel") and one.is_updated("embed/embedding")
     only = variants[names.index("embedding, only")]
     assert only.is_updated("embed/embedding") and not only.is_updated("gizmo/kernel")
-    assert sentences.subject("other gizmo", None) == "The gizmo"
-    assert sentences.subject("queries and keys", 1) == "Queries and keys of block 1"
+    assert sentences.sentence_subject("other gizmo", None) == "The gizmo"
+    assert sentences.sentence_subject("queries and keys", 1) == "Queries and keys of block 1"
     assert ONLY in {variant.method for variant in variants}
