@@ -68,7 +68,7 @@ def redraw(
             f"{workdir / 'arrays.npz'} cannot be drawn, and has no checksum: repeat the run. "
             f"{type(error).__name__}: {one_line(error, 100)}"
         ) from error
-    # The main figure comes last: where it exists, a kill has cut off no other (see `lacks_figure`).
+    # The main figure is saved last: if it exists, all others are complete (see `lacks_figure`).
     for figure_name in sorted(figures, key=lambda name: name == "figure"):
         figure = figures[figure_name]
         if figure_name == "figure":

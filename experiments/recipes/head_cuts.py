@@ -1,11 +1,11 @@
 """Test scores of trained networks without some of their heads.
 
 The strongest induction head is the head with the highest score `induction` of `look.py`, in any
-layer but the first. The cuts are in its layer:
+layer but the first. All cuts are in the layer of this head:
 
-    strongest head cut    this head
-    weakest head cut      the head with the lowest score, for comparison
-    all heads cut         the whole attention of the layer
+    strongest head cut    the strongest induction head is cut
+    weakest head cut      the head with the lowest score is cut, for comparison
+    all heads cut         the whole attention of the layer is cut
 """
 
 from collections.abc import Mapping
@@ -39,17 +39,17 @@ def accuracies(
     if first.maps is None or len(first.maps) < 2:
         return {i: {} for i in networks}
     evaluate = make_evaluate(setup.apply, setup.task, setup.data.batch_size)
-    found: dict[int, dict[str, Mean]] = {i: {} for i in networks}
+    scores: dict[int, dict[str, Mean]] = {i: {} for i in networks}
     for cut in HEAD_CUTS:
         heads = {i: heads_of(cut, insides[i].scores["induction"]) for i in networks}
-        each = [
+        cut_networks = [
             surgery.ablate_heads(networks[i], heads[i], setup.model.spec.heads) for i in networks
         ]
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *cut_networks)
         means = means_of_members(evaluate(stacked, {}, test), {})
         for i, member in zip(networks, means, strict=True):
-            found[i][f"accuracy/{cut}"] = member["accuracy"]
-    return found
+            scores[i][f"accuracy/{cut}"] = member["accuracy"]
+    return scores
 
 
 def heads_of(cut: str, induction: list[np.ndarray]) -> dict[str, list[int]]:

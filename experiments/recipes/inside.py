@@ -19,8 +19,8 @@ from jaxformer.tasks.task import Batch, Task
 
 SCORES = ("previous", "pairing", "induction")
 WEIGHTS, STATES = r"block_\d+/attn/weights", r"block_\d+/(states|output)"
-MAX_HEADS = 4  # for each layer: the heads with the highest scores are drawn
-MAX_TOKENS = 21  # of the drawn sequence, if there is one that short
+MAX_HEADS = 4  # how many heads of a layer are drawn, those with the highest scores
+MAX_TOKENS = 21  # a shorter sequence is drawn if the test set has one
 TICK_LABEL_INCHES = 0.1  # space for one token on an axis
 
 
@@ -52,7 +52,9 @@ def scores_of(model, params: Any, task: Task, test: Batch) -> Inside:
     """Measures the scores of every head and the similarity of the last layer's tokens."""
     available = capture.names(model, params, test.inputs)
     scores = _similarity(model, params, test, available)
-    tokens_BxT, sources_BxT = test.inputs, observables.after_previous(same_symbols(task, test))
+    tokens_BxT = test.inputs
+    # The position that an induction head attends to from each position.
+    sources_BxT = observables.after_previous(same_symbols(task, test))
     scored_BxT = test.weights > 0
     positions_T = jnp.arange(tokens_BxT.shape[1], dtype=jnp.int32)
     ends_B = jnp.where(scored_BxT, positions_T[None], 0).max(-1)  # the last scored position
@@ -69,8 +71,8 @@ def scores_of(model, params: Any, task: Task, test: Batch) -> Inside:
     visible_TxT = jnp.tril(jnp.ones((len(positions_T), len(positions_T))))
     uniform_TxT = visible_TxT / visible_TxT.sum(1, keepdims=True)
     uniform = jnp.broadcast_to(uniform_TxT[None, None], (len(tokens_BxT), 1, *uniform_TxT.shape))
-    goals_BxT = jnp.where(scored_BxT, sources_BxT, -1)
-    is_answer_BxT = (goals_BxT[:, :, None] == positions_T[None, None]).any(1)
+    answers_BxT = jnp.where(scored_BxT, sources_BxT, -1)
+    is_answer_BxT = (answers_BxT[:, :, None] == positions_T[None, None]).any(1)
     targets = {  # (position to attend to, positions to average over)
         "previous": (previous_BxT, unpadded_BxT),
         "pairing": (previous_BxT, is_answer_BxT),
@@ -126,6 +128,11 @@ def draw(file: Path, inside: Inside, title: str) -> None:
 
 
 def _mark(axis, inside: Inside, layer: int) -> None:
+    """Labels the axes with tokens, and draws boxes around the query's row and the answer.
+
+    In layer 0 the red box is where a head pairs the answer with the token before it. In later
+    layers it is where an induction head attends to from the query.
+    """
     from matplotlib.patches import Rectangle
 
     n = len(inside.tokens)
@@ -169,4 +176,5 @@ def _layer(name: str) -> int:
 def _example_index(ends_B: np.ndarray, sources_BxT: np.ndarray) -> int:
     """Returns the index of the longest sequence that can be drawn, preferably with an answer."""
     has_answer = sources_BxT[np.arange(len(ends_B)), ends_B] > 0
-    return int(np.argmax(has_answer * 1000 + np.where(ends_B < MAX_TOKENS, ends_B, -ends_B)))
+    length_score = np.where(ends_B < MAX_TOKENS, ends_B, -ends_B)
+    return int(np.argmax(1000 * has_answer + length_score))  # an answer counts more than the length

@@ -14,8 +14,8 @@ from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import number
 
 WEIGHTS = r"block_\d+/attn/weights"
-SHOWN_HEADS = 12
-MAX_TOKENS = 64  # of a prompt that is drawn
+SHOWN_HEADS = 12  # the number of heads in the printed table
+MAX_TOKENS = 64  # of a prompt
 
 
 class Look(NamedTuple):
@@ -66,7 +66,7 @@ def print_tables(activations: Look, tokenizer: Any, target: str) -> None:
     show(table)
     if note:
         print(f"note: {note}")
-    print("\nThe strongest attention from the last token (to the first token left out):")
+    print("\nThe strongest attention from the last token (without attention to the first token):")
     table = Table("block", "head", "attends to", "weight", box=None, pad_edge=False)
     last_LxHxT = activations.weights_LxHxTxT[:, :, -1, 1:]
     strongest = np.argsort(-last_LxHxT, axis=None)[:SHOWN_HEADS]
@@ -86,13 +86,11 @@ def draw(activations: Look, tokenizer: Any, folder: Path, target: str) -> list[P
     lens_file, map_file = folder / "lens.png", folder / "attention.png"
     if target:
         token, _ = next_token.first_token(tokenizer, target)
-        values_LxT, label = (
-            np.exp(activations.log_p_LxTxV[..., token]),
-            f"p of {tokenizer.show(token)}",
-        )
+        log_p_LxT, label = activations.log_p_LxTxV[..., token], f"p of {tokenizer.show(token)}"
     else:
-        values_LxT, label = np.exp(activations.log_p_LxTxV.max(-1)), "p of the likeliest token"
-    plots.heat(values_LxT, activations.blocks, activations.names, "Logit lens", label, lens_file)
+        log_p_LxT, label = activations.log_p_LxTxV.max(-1), "p of the likeliest token"
+    axes = activations.blocks, activations.names
+    plots.heat(np.exp(log_p_LxT), *axes, "Logit lens", label, lens_file)
     last_LxHxT = activations.weights_LxHxTxT[:, :, -1, 1:]
     block, head, _ = np.unravel_index(last_LxHxT.argmax(), last_LxHxT.shape)
     title = f"{activations.blocks[block]}, head {head}"

@@ -45,7 +45,10 @@ def _run(config, workdir: Workdir) -> int:
         params = model.init(key, test.inputs[:1])["params"]
         names = [name for name, _ in measurements]
         arrays = capture(model, params, test.inputs, names=names)
-        return {f"{s}/{n}": STATISTICS[s](arrays[n]).mean() for n, s in measurements}
+        return {
+            f"{statistic}/{name}": STATISTICS[statistic](arrays[name]).mean()
+            for name, statistic in measurements
+        }
 
     # A population needs a learning rate; the initial networks do not depend on it.
     networks = population(config.seed, n_seeds, (1.0,))

@@ -118,7 +118,7 @@ def _study(model, network, data, folder: Path, interrupt: Interrupt) -> Study | 
         model: the model.
         network: the parameters of one member.
         data: the keyword arguments of `study`, from `_study_data`.
-        folder: the folder for draws of the posterior; the study's file has the same name.
+        folder: the folder for draws of the posterior. The file of the study is FOLDER.npz.
         interrupt: the signal handler.
 
     Returns:

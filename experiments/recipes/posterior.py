@@ -1,6 +1,6 @@
 """Samples the Bayesian posterior by NUTS and saves the chains at intervals.
 
-problem -> Sampler -> (advance, save)* -> expectations with Monte Carlo errors -> record
+problem -> Sampler -> advance and save, repeated -> expectations with Monte Carlo errors -> record
 
 A run that is killed at any moment resumes from the last saved state. It ends with the same draws as
 an uninterrupted run.
@@ -163,8 +163,9 @@ def _dimension(sampler: attention_paths.Sampler) -> int:
     if sampler.method == "collapsed":
         return problem.layout.size
     widths, n = problem.widths, problem.attentioned.shape[2]
-    values = sum(a * h * b for a, h, b in zip(widths, problem.heads, widths[1:]))
-    return n * widths[0] + values + widths[-1]
+    layers = zip(widths, problem.heads, widths[1:])
+    value_weights = sum(n_in * heads * n_out for n_in, heads, n_out in layers)
+    return n * widths[0] + value_weights + widths[-1]
 
 
 def dry_run(config) -> None:

@@ -1,10 +1,10 @@
 """Draws of a posterior that are saved at intervals, so that an interrupted run can resume.
 
     draws/000000.npz ..   the draws of all chains since the previous save
-    state.npz             the sampler's state after them, and the number of draw files
+    state.npz             the sampler's state after these draws, and the number of draw files
 
-Each save writes the draw file first and then the state that counts it. Each file is written
-completely or not at all.
+Each save writes the draw file first and then the state with the new number of draw files. Each file
+is written completely or not at all.
 """
 
 import math
@@ -29,9 +29,9 @@ class Chains(NamedTuple):
     """A sampler and the number of draws to collect."""
 
     sampler: attention_paths.Sampler
-    draws: int  # per chain; repeated until the effective sample size reaches min_ess
-    min_ess: float = 0.0  # effective sample size in bulk and tails; 0: draw once
-    max_draws: int = 0  # per chain; sampling ends here even below min_ess
+    draws: int  # per chain; as many again are drawn until min_ess is reached
+    min_ess: float = 0.0  # the effective sample size to reach in bulk and tails; 0: draw once
+    max_draws: int = 0  # per chain; sampling ends with at most so many, even below min_ess
 
     @property
     def steps(self) -> int:
@@ -63,20 +63,21 @@ def collect(
     Returns:
         All chunks of draws, also from earlier sessions, or None if a signal stopped the sampler.
     """
-    sampler, (state, saved, seconds) = chains.sampler, _restore(chains, key, folder)
+    sampler, (state, n_saved, seconds) = chains.sampler, _restore(chains, key, folder)
     done = int(state.i[0])
-    if saved:
+    if n_saved:
         stopwatch.before = seconds
         print(f"resuming from step {done}")
-    chunks = [npz_store.read(folder / f"draws/{i:06d}.npz", i) for i in range(saved)]
+    chunks = [npz_store.read(folder / f"draws/{i:06d}.npz", i) for i in range(n_saved)]
     if any("energy" not in chunk for chunk in chunks):
         raise UserError(
             f"{folder / 'draws'} holds draws of an older version, without energies; give "
             "another --workdir to start again."
         )
+    # An earlier session may have continued beyond the first `chains.steps` steps.
     extensions = max(0, math.ceil((done - chains.steps) / chains.draws))
     goal = chains.steps + extensions * chains.draws
-    progress, saved_at, new = Progress(goal, done), time.monotonic(), []
+    progress, saved_at, unsaved = Progress(goal, done), time.monotonic(), []
     is_first, length = True, 1  # the first dispatch compiles, the second measures the time
     while done < goal or not chains.are_complete(chunks):
         if done == goal:
@@ -89,12 +90,12 @@ def collect(
         elapsed = time.monotonic() - began
         length = 5 if is_first else max(1, int(DISPATCH_SECONDS * length / elapsed))
         is_first = False
-        new.append(chunk)
+        unsaved.append(chunk)
         must_stop = bool(interrupt.signal)
         if must_stop or done == goal or time.monotonic() - saved_at >= SAVE_SECONDS:
-            chunks.append(jax.tree.map(lambda *parts: np.concatenate(parts, 1), *new))
+            chunks.append(jax.tree.map(lambda *parts: np.concatenate(parts, 1), *unsaved))
             _save(folder, len(chunks), chunks[-1], state, stopwatch.seconds())
-            new, saved_at = [], time.monotonic()
+            unsaved, saved_at = [], time.monotonic()
         note = "warm-up" if done <= sampler.warmup else ""
         progress.show(done, note, leapfrogs=float(state.num_steps.mean()))
         if must_stop and done < goal:
@@ -129,8 +130,10 @@ def _restore(chains: Chains, key, folder: Path) -> tuple[Any, int, dict[str, flo
     return jax.tree.unflatten(tree, arrays), int(saved["saved"]), seconds
 
 
-def _save(folder: Path, saved: int, chunk: dict, state, seconds: dict[str, float]) -> None:
-    # A chunk stores its position, so that exchanged files are detected.
-    npz_store.write(folder / f"draws/{saved - 1:06d}.npz", chunk | {"place": np.array(saved - 1)})
+def _save(folder: Path, n_files: int, chunk: dict, state, seconds: dict[str, float]) -> None:
+    """Saves the chunk as the last of `n_files` draw files, then the state."""
+    # A chunk stores its number as "place", so that exchanged files are detected.
+    number = n_files - 1
+    npz_store.write(folder / f"draws/{number:06d}.npz", chunk | {"place": np.array(number)})
     leaves = {f"leaf_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(state))}
-    npz_store.write(folder / "state.npz", leaves | {"saved": saved} | seconds)
+    npz_store.write(folder / "state.npz", leaves | {"saved": n_files} | seconds)

@@ -4,12 +4,12 @@ build -> train (first on clean data, if configured) with probes -> truncations -
 
 The fields of `config.recall`:
     probe_every     steps between two probes
-    early           number of steps at the beginning of clean and again of noisy data, of which
-                    every second one has a probe
+    early           every second of so many first steps on clean data has a probe, and so has every
+                    second of so many first steps on noisy data
     pretrain_steps  steps on clean data (alpha = 0) before the noisy data
     truncate        regular expressions for the paths of the matrices to truncate
-    fractions       fractions of the rank that truncated matrices have
-    followed        the fractions that are also measured during training
+    fractions       fractions of the rank that truncated matrices keep
+    followed        fractions that are also measured during training
 """
 
 from itertools import pairwise
@@ -104,8 +104,8 @@ def check(config) -> None:
 def probe_steps(config) -> list[int]:
     """Returns the steps with a probe.
 
-    For clean and for noisy data alike, every second of the first `early` steps has a probe, then
-    every multiple of `probe_every`, and the last step.
+    The steps on clean data and the steps on noisy data are treated alike. Every second of the first
+    `early` steps has a probe, then every multiple of `probe_every`, and the last step.
     """
     settings, steps = config.recall, [0]
     boundaries = sorted({0, settings.pretrain_steps, config.train.steps})

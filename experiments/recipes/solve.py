@@ -1,7 +1,9 @@
 """Computes and draws one figure of theory or of measured networks, in float64, without training.
 
 config.figure -> FIGURES[name].measure(..) -> result.json, arrays.npz
-config.json, arrays.npz -> FIGURES[name].draw(arrays, ..) -> figure.png, now or later
+config.json, arrays.npz -> FIGURES[name].draw(arrays, ..) -> figure.png
+
+The figure can be drawn again later from the files of the run.
 """
 
 import importlib
@@ -75,7 +77,7 @@ FIGURES_WITH_FILE = (
     "paths_order_parameter",
 )
 
-# For the last two fields, 0 means all.
+# Integer fields that may be 0. In figure.questions and figure.sentences, 0 means all of them.
 FIELDS_WITH_ZERO = (
     "figure.multipliers",
     "figure.warmup",
@@ -86,17 +88,17 @@ FIELDS_WITH_ZERO = (
 
 
 def run(config, workdir: Workdir) -> int:
-    clock = progress.Stopwatch()
+    stopwatch = progress.Stopwatch()
     figure, settings = checked(config)
-    count = settings.get("n_seeds", config.n_seeds)
+    n_seeds = settings.get("n_seeds", config.n_seeds)
     with jax.enable_x64(True):
         outcome: Outcome = call(figure.measure, settings)
     finish_run.write_arrays(workdir, outcome.arrays)
     result = result_of(
         workdir,
-        seeds=range(config.seed, config.seed + count),
+        seeds=range(config.seed, config.seed + n_seeds),
         metrics=outcome.metrics,
-        seconds=clock.seconds(),
+        seconds=stopwatch.seconds(),
         baselines=outcome.baselines,
         alarms=outcome.alarms or None,
         diagnostics=outcome.chains or None,
@@ -116,7 +118,7 @@ redraw = finish_run.make_redraw(figure)
 
 
 def setup(config) -> tuple[Figure, dict[str, Any]]:
-    """Returns (figure, settings), checked against the parameters of the figure's measurement."""
+    """Returns (figure, settings); the parameters of the figure's measurement limit the settings."""
     settings = config.figure.to_dict()
     name = settings.pop("name")
     check_choice("figure", name, FIGURES)
@@ -161,7 +163,10 @@ def check_numbers(field: str, value: Any) -> None:
 
 
 def checked(config) -> tuple[Figure, dict[str, Any]]:
-    """Returns (figure, settings) after the figure's own check, which only a measurement needs."""
+    """Returns (figure, settings) after the figure's own check.
+
+    Drawing needs no such check, so `figure` calls `setup` only.
+    """
     figure, settings = setup(config)
     module = sys.modules[figure.measure.__module__]
     name = figure.measure.__name__.replace("measure_", "check_", 1)

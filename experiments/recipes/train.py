@@ -1,4 +1,6 @@
-"""Trains a population (learning rates x seeds); chooses the rate on validation; reports the test.
+"""Trains a population: every learning rate with every seed.
+
+The learning rate is chosen by validation scores, and the scores on the test set are reported.
 
 build -> train -> evaluate -> record
 """

@@ -22,12 +22,13 @@ def tied_command(command: Sequence[str], cores: Iterable[int] = ()) -> list[str]
 def main(launcher_pid: str, cores: str, *command: str) -> None:
     with contextlib.suppress(OSError, AttributeError):  # not Linux
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if "SUBMITIT_EXECUTOR" in os.environ:  # its signal would kill a program without a handler
+    if "SUBMITIT_EXECUTOR" in os.environ:
+        # submitit's signal would kill the program before it has installed a handler.
         name = os.environ.get("SUBMITIT_PREEMPT_SIGNAL", "USR2")
         if number := getattr(signal, f"SIG{name}", None):
             signal.signal(number, signal.SIG_IGN)
     if cores:
-        with contextlib.suppress(OSError, AttributeError):  # cores may have been taken away since
+        with contextlib.suppress(OSError, AttributeError):  # the cores may be unavailable by now
             os.sched_setaffinity(0, map(int, cores.split(",")))
     if os.getppid() == int(launcher_pid):  # otherwise the launcher died before `prctl`
         os.execv(command[0], command)

@@ -1,6 +1,6 @@
 """`reproduce.py --plan`: the machine, memory and hours of each run, and runs packed into jobs.
 
-The numbers come from docs/plans.json, which `docs/plan_table.py --compile` fills. Nothing starts.
+The numbers come from docs/plans.json, which `docs/plan_table.py --compile` fills. No run starts.
 """
 
 import json
@@ -24,7 +24,7 @@ class PlannedJob(NamedTuple):
 
     job: Job
     target: str  # "" if no plan of the config is stored
-    peak: int  # bytes of a device
+    peak: int  # the peak memory of a device in bytes
     seconds: float
 
 
@@ -50,7 +50,8 @@ def print_cluster_plan(jobs: Iterable[Job]) -> None:
         if run.target:
             print(f"{name}  {run.target:8}  {byte_size(run.peak):>9}  {duration(run.seconds)}")
         else:
-            print(f"{name}  no plan; python docs/plan_table.py --compile --only={_file(run.job)}")
+            only = f"--only={_config_name(run.job)}"
+            print(f"{name}  no plan; python docs/plan_table.py --compile {only}")
     packs = pack([run for run in planned if run.target])
     for number, group in enumerate(packs, 1):
         names = ", ".join(run.job.name for run in group.runs)
@@ -64,7 +65,7 @@ def print_cluster_plan(jobs: Iterable[Job]) -> None:
 
 def planned_job(job: Job, plans: Mapping[str, Any]) -> PlannedJob:
     """Returns a run on the target with the fewest device seconds among those that it fits."""
-    stored = [Plan.from_json(fields) for fields in plans.get(_scaled(job.config), {}).values()]
+    stored = [Plan.from_json(fields) for fields in plans.get(_plan_key(job.config), {}).values()]
     fitting = [plan for plan in stored if plan.fits and plan.seconds]
     if not fitting:
         return PlannedJob(job, "", 0, 0.0)
@@ -92,10 +93,10 @@ def pack(runs: Sequence[PlannedJob], limit: float = JOB_SECONDS) -> list[Pack]:
     return packs
 
 
-def _file(job: Job) -> str:
+def _config_name(job: Job) -> str:
     return job.config.partition(":")[0].removeprefix("configs/").removesuffix(".py")
 
 
-def _scaled(config: str) -> str:
-    """Returns the key of the stored plans: variants of a config share the plan of its default."""
+def _plan_key(config: str) -> str:
+    """Returns the key of a config in docs/plans.json, which is the same for all its variants."""
     return f"{config.partition(':')[0]}:scale=paper"

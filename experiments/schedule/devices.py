@@ -7,6 +7,7 @@ launcher are respected. If there are more slots than devices, slots share a GPU 
 
 import glob
 import importlib.util
+import math
 import os
 import re
 import shutil
@@ -19,8 +20,8 @@ from jaxformer.core.errors import UserError
 from jaxformer.runtime.command_line import count
 
 MAX_PROCESSES = 1000  # on one machine
-SHARED_MEMORY_FRACTION = 0.9  # of a GPU, divided among the runs that share it
-# The TPU chips of one run form a block x,y,z of the TPU's grid.
+SHARED_MEMORY_FRACTION = 0.9  # the fraction of a GPU's memory that is divided among its runs
+# {number of chips: block}. The TPU chips of one run form a block x,y,z of the TPU's grid.
 TPU_BLOCKS = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}
 KIND_OF_PLATFORM = {"cuda": "cuda", "gpu": "cuda", "tpu": "tpu", "cpu": "cpu"}
 LABELS = {"cuda": "GPU", "tpu": "TPU chip", "cpu": "CPU", "other": "accelerator"}
@@ -140,13 +141,14 @@ def make_slots(
         default_on_cpu: the number of slots on a CPU if `processes` is None.
     """
     n, size, user_variables = len(devices.names), per_run or 1, environment or {}
+    # Whether runs can be restricted to some of the devices.
     is_divisible = devices.kind in ("cuda", "tpu")
     if size > n:
         label = LABELS[devices.kind] + "s" * (n > 1)
         verb = "are" if n > 1 else "is"
         raise UserError(f"--devices-per-run must be at most {n}: there {verb} {n} {label}.")
-    groups = n // size
-    n_slots = processes or (groups if is_divisible else default_on_cpu)
+    n_groups = n // size  # groups of devices; slots beyond this number share a group
+    n_slots = processes or (n_groups if is_divisible else default_on_cpu)
     if n_slots > MAX_PROCESSES:
         raise UserError(f"--processes must be at most {MAX_PROCESSES}, got {n_slots}.")
     cores_per_slot = len(cores) // n_slots
@@ -158,9 +160,10 @@ def make_slots(
         elif n_slots > 1:  # parallel runs would compete for cores
             variables |= SINGLE_THREAD
         if is_divisible:
-            first = i % groups * size
+            first = i % n_groups * size
             names = devices.names[first : first + size]
-            variables |= _visibility_variables(devices.kind, names, n, -(-n_slots // groups))
+            sharers = math.ceil(n_slots / n_groups)
+            variables |= _visibility_variables(devices.kind, names, n, sharers)
             name += f" {','.join(names)}"
         elif devices.kind == "other" and n_slots > 1:
             variables["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"

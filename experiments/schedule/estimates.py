@@ -1,4 +1,8 @@
-"""Estimates of a run's time: from records of its config file, or else from the file's SECONDS."""
+"""Estimates of a run's time, from records of its config file or from the SECONDS in the file.
+
+SECONDS is a dict of a config file: {"small": 60, "small,when=trained": 300} has the time at scale
+small, and the time at this scale with the argument when=trained.
+"""
 
 import contextlib
 from collections.abc import Iterable, Mapping
@@ -9,7 +13,7 @@ from experiments.cli import flags
 from experiments.ledger.record import Record, key
 from jaxformer.core.errors import UserError
 
-# By scale, for configs without records and without SECONDS.
+# {scale: the seconds of a config without records and without SECONDS}
 DEFAULT_SECONDS = {"tiny": 20.0, "small": 120.0, "paper": 6 * 3600.0}
 STARTUP_SECONDS = 12.0  # imports and compilation on two slow cores
 
@@ -31,6 +35,7 @@ class Estimator:
                 self.seconds_per_work.setdefault(group, []).append(per_work)
 
     def __call__(self, config: Any) -> float:
+        """Returns the estimated seconds of a config."""
         values = flags.to_dict(config)
         if per_seed := self.seconds_per_seed.get(key(values)):
             return median(per_seed) * max(int(values["n_seeds"]), 1)
@@ -40,7 +45,7 @@ class Estimator:
 
 
 def similarity_group(config: Mapping[str, Any]) -> tuple[str, str]:
-    """Returns the config file and its key of SECONDS: runs that share both take similar times."""
+    """Returns the config file and the key of its SECONDS; runs of a group take similar times."""
     arguments = config["arguments"]
     try:
         return config["name"], _key_of_seconds(_file(config), arguments)

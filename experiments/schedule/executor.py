@@ -74,7 +74,10 @@ class Executor(abc.ABC):
         self.signal = number
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        """Yields the outcome of each job when it ends. A job is drawn when there is room for it."""
+        """Yields the outcome of each job when it ends.
+
+        The next job is taken from `jobs` only when there is room for it.
+        """
         source, has_more, is_stopped = iter(jobs), True, False
         while True:
             if not is_stopped and (self.signal or time.monotonic() > self.deadline):

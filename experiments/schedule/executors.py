@@ -1,4 +1,4 @@
-"""Runs, lists or plans jobs as command-line flags demand, on this machine or a Slurm cluster."""
+"""Runs jobs on this machine or a Slurm cluster, or prints their status or plan, as flags demand."""
 
 import dataclasses
 import functools

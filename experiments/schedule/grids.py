@@ -62,7 +62,7 @@ def expand_braces(text: str) -> list[str]:
     parts = re.split(r"\{([^{}]*)\}", text)
     if any("{" in part or "}" in part for part in parts[::2]):
         raise UserError(f"--config has a brace without its other half: {text!r}.")
-    choices = [[part] for part in parts]
+    choices = [[part] for part in parts]  # the parts with odd indices were in braces
     if math.prod(part.count(",") + 1 for part in parts[1::2]) > MAX_RUNS:
         raise UserError(f"--config has braces for more than {MAX_RUNS:,} runs.")
     choices[1::2] = [[choice for choice in part.split(",") if choice] for part in parts[1::2]]
@@ -80,7 +80,8 @@ def parse_grid(arguments: Sequence[str]) -> dict[str, list[str]]:
         field, equals, text = argument.partition("=")
         if field in grid:
             raise UserError(f"--grid {field} is given twice.")
-        grid[field] = [value for part in VALUE_PATTERN.findall(text) if (value := part.strip())]
+        values = [part.strip() for part in VALUE_PATTERN.findall(text)]
+        grid[field] = [value for value in values if value]
         if not (field and equals and grid[field]):
             raise UserError(f"--grid {argument!r} has no values; give --grid FIELD=VALUE,VALUE.")
     return grid
@@ -134,7 +135,11 @@ def split_joined_fields(field: str, value: str) -> dict[str, str]:
 def _split_population_fields(
     config: str, grid: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, str], dict]:
-    """Returns (overrides that make members of every run's population, the rest of the grid)."""
+    """Returns (overrides, the rest of the grid).
+
+    The overrides turn the learning rates and consecutive seeds of the grid into members of each
+    run's population.
+    """
     population, product = {}, dict(grid)
     if RATE in product:
         population[RATE] = ",".join(product.pop(RATE)) + ","

@@ -26,11 +26,11 @@ class Job(NamedTuple):
     config: str  # "configs/mixit/retrieval.py:variant=mixit,scale=small"
     overrides: Mapping[str, str]  # as on the command line
     workdir: Path
-    seconds: float = 0.0  # estimated
+    seconds: float = 0.0  # the estimated time
     resumes: bool = True  # whether a stopped run continues from its last checkpoint
     record: bool = False  # whether the result is copied into results/
     restart: bool = False  # whether the files in the folder are deleted first
-    extra_flags: tuple[str, ...] = ()  # of run.py; they change no number, such as --track
+    extra_flags: tuple[str, ...] = ()  # flags of run.py that change no result, such as --track
     command: tuple[str, ...] = ()  # another program with its arguments, in place of run.py
 
     def command_line(self, program: Sequence[str]) -> list[str]:
@@ -82,7 +82,7 @@ class Job(NamedTuple):
         self.workdir.parent.mkdir(parents=True, exist_ok=True)
         log = open(self.log(), "ab")  # noqa: SIM115 (open while the job runs)
         is_claimed = True
-        with contextlib.suppress(OSError):  # without file locks, the folder's lock may still help
+        with contextlib.suppress(OSError):  # a file system without locks; then the job is claimed
             is_claimed = try_lock(log)
         if not is_claimed or self.is_locked():
             log.close()
@@ -122,10 +122,10 @@ class Outcome(NamedTuple):
     """The end of a job."""
 
     job: Job
-    code: int  # of the process
+    code: int  # the exit code of the process
     seconds: float
     message: str  # the error line of a job that failed
-    by_other_launcher: bool = False
+    by_other_launcher: bool = False  # whether another launcher runs or ran the job
 
     @property
     def stopped(self) -> bool:

@@ -1,14 +1,14 @@
-"""The local executor: runs each job as a process `run.py` of this machine.
+"""The local executor: runs each job as a process of `run.py` on this machine.
 
     with LocalExecutor(devices.cpu_slots(2)) as executor:
         for outcome in executor.run(jobs):
             ..
 
-SIGINT, SIGTERM and SIGHUP are passed to the running jobs, which save and stop. No further job is
-started. The same jobs can be resumed from their folders. A second signal stops them at once.
+On SIGINT, SIGTERM or SIGHUP the running jobs receive SIGTERM, save and stop, and no further job is
+started. The jobs can be resumed from their folders. A second signal stops them at once.
 
 Several launchers may work on the same folders. A job that another launcher runs is deferred until
-the others have ended. Then it is either finished or resumed here.
+no other job is left to start here. If the other launcher has left it unfinished, it resumes here.
 """
 
 import math
@@ -35,7 +35,7 @@ __all__ = ["Job", "LocalExecutor", "Outcome", "config_dict", "make_job", "use_cp
 PROGRAM: tuple[str, ...] = (sys.executable, str(Path(__file__).parents[1] / "run.py"))
 DEFERRED_POLL_SECONDS = 1.0  # between two checks of the jobs of other launchers
 DONE_ELSEWHERE = "another launcher finished it"
-LOCKED_MESSAGE = "is in use by process"  # in the error of a run whose folder is locked
+LOCKED_MESSAGE = "is in use by process"  # a part of the error of a run whose folder is locked
 
 
 class LocalExecutor(Executor):
@@ -86,7 +86,7 @@ class LocalExecutor(Executor):
             yield from self._poll_deferred()
 
     def stop(self) -> Iterator[Outcome]:
-        # After a signal the runs are already saving. Another one would end them before they have.
+        # After a signal the runs are already saving, and a second signal would interrupt this.
         if not self.signal:
             self._terminate_runs()
         for job in self.deferred:
@@ -155,5 +155,5 @@ def run_environment(slot: Slot) -> dict[str, str]:
 
 
 def use_cpu_only() -> None:
-    """Keeps JAX of a launcher off the accelerators, whose memory the runs need."""
+    """Makes JAX in a launcher use the CPU only, because the runs need the accelerators' memory."""
     jax.config.update("jax_platforms", "cpu")

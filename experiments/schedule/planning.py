@@ -1,10 +1,10 @@
-"""Plans the runs that the ledger lacks and orders them by information per time. Starts nothing.
+"""Plans the runs that the ledger lacks, and orders them by information per time. No run starts.
 
 The order of the runs:
-  1. runs of tables whose verdict lacks at most two runs, then runs of the other tables; within
-     each group, the runs of the cheapest rule come first
-  2. runs that no rule needs
-  3. runs that are recorded with fewer seeds than demanded
+  1. runs of tables whose verdict lacks at most two runs; the runs of the cheapest rule come first
+  2. runs of the other tables, in the same order
+  3. runs that no rule needs
+  4. runs that are recorded with fewer seeds than demanded
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +24,7 @@ CHANGED = "changed since it ran"
 FEWER_SEEDS = "fewer seeds"
 OTHER_SCALE = "not meant at this scale"
 CONFIG_MISSING = "its config is gone"
-MAX_LACKING_RUNS = 2  # of a table that is nearly complete
+MAX_LACKING_RUNS = 2  # a table that lacks more runs than this comes later in the order
 
 PaperItem = tuple[Paper, Item]
 
@@ -44,8 +44,8 @@ class CellName(NamedTuple):
 class PlannedRun(NamedTuple):
     """A config at a scale, which fills one or several cells."""
 
-    cell: Cell
-    key: str  # identifies the config without its seeds
+    cell: Cell  # the first of the cells that it fills
+    key: str  # the hash of the config without its number of seeds
     cells: tuple[CellName, ...]
     state: str
     config: str  # "configs/mixit/retrieval.py:variant=frozen_qk,scale=small"
@@ -132,6 +132,7 @@ def order_runs(runs: Iterable[PlannedRun], items: list[PaperItem]) -> list[Plann
 
 
 def _plan_run(cell: Cell, name: CellName, records, scale: str, seeds: int, estimate) -> PlannedRun:
+    """Returns the run of one cell; the arguments are as in `plan_runs`."""
     blank = PlannedRun(cell, str(name), (name,), CONFIG_MISSING, cell.config, {}, 0.0, ())
     try:
         if scale not in cell.scales:
@@ -144,6 +145,7 @@ def _plan_run(cell: Cell, name: CellName, records, scale: str, seeds: int, estim
             overrides["n_seeds"] = str(seeds)
             config = flags.load_with_overrides(text, overrides)
         larger_scales = cell.scales[: cell.scales.index(scale)]
+        # A record of a larger scale also fills the cell.
         keys = {key, *(cell_key(cell, other) for other in larger_scales)}
     except UserError:
         return blank

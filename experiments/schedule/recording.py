@@ -1,4 +1,4 @@
-"""Jobs for the ledger's missing cells, and their records once they have run."""
+"""Makes the jobs of the ledger's missing cells, and updates the records once they have run."""
 
 import functools
 from collections.abc import Mapping

@@ -107,9 +107,10 @@ def plan_reruns(
             cell, recorded_scale = row.item.cells[name], record.arguments["scale"]
             text, overrides = config_string(cell, scale or recorded_scale), dict(cell.overrides)
             config: Any = flags.load_with_overrides(text, overrides)
-            n = seeds or (len(record.seeds) if scale in ("", recorded_scale) else 0)
-            if n and recipes.uses_seeds(config) and n != flags.to_dict(config)["n_seeds"]:
-                overrides["n_seeds"] = str(n)
+            n_recorded = len(record.seeds) if scale in ("", recorded_scale) else 0
+            n_seeds = seeds or n_recorded or flags.to_dict(config)["n_seeds"]
+            if recipes.uses_seeds(config) and n_seeds != flags.to_dict(config)["n_seeds"]:
+                overrides["n_seeds"] = str(n_seeds)
                 config = flags.load_with_overrides(text, overrides)
             label = f"{row.paper.key} {row.item.name}: {name}"
             job = launch.make_job(label, text, overrides, out, seconds=estimate(config))
@@ -132,7 +133,7 @@ def compare(reruns: list[Rerun], out: Path) -> None:
     jobs = {rerun.job.workdir: rerun.job for rerun in reruns}
     new_records = {workdir: _record_of_run(job) for workdir, job in jobs.items()}
     pairs: dict[str, list[compare_records.Pair]] = {}  # by item
-    reasons: dict[str, list[str]] = {}  # setting differences -> cells with other bits
+    reasons: dict[str, list[str]] = {}  # {setting differences: the cells that are not bit-equal}
     for row, cell, job in reruns:
         new_record = new_records[job.workdir]
         if new_record is None:

@@ -1,4 +1,4 @@
-"""Runs jobs with an executor and prints their estimated times, progress and failures.
+"""Runs jobs with an executor and prints their estimated times, progress and failures, such as:
 
 run 2 of 4: Standard: about 15 s; then 30 s more
   Standard: 12 s
@@ -19,11 +19,12 @@ from jaxformer.core.text_format import duration
 from jaxformer.io.atomic_files import write_atomically
 from jaxformer.io.run_folder import Workdir
 
-SPENT_FILE = ".spent"  # in the folder of a stopped run that cannot resume: the seconds it took
-# The correction of estimates starts as if this time had run as estimated. One short run then
-# hardly changes the estimates of the others.
+# The file with the seconds that a stopped run took, in the folder of a run that cannot resume.
+SPENT_FILE = ".spent"
+# Estimates are corrected by the time that finished runs took over the time estimated for them. This
+# time is added to both, so that one short run hardly changes the correction.
 PRIOR_SECONDS = 60.0
-RECORDING_SECONDS = 10.0  # to record a finished run
+RECORDING_SECONDS = 10.0  # the time that recording a finished run takes
 RESUME_HINT = "Run the same command again: it resumes."
 
 
@@ -36,7 +37,7 @@ def run_all(
 ) -> int:
     """Runs jobs until all have ended or the time budget is used up.
 
-    The next job is always the first that the rest of the budget allows.
+    The next job is always the first one that fits into the rest of the budget.
 
     Args:
         jobs: the jobs, in the order in which they should start.
@@ -50,7 +51,7 @@ def run_all(
         The exit code: 0, 1 if a job failed, or 128 + the signal that stopped the executor.
     """
     n_slots = slots if isinstance(slots, int) else len(slots)
-    left, stopped, failed, began = list(jobs), [], [], time.monotonic()
+    remaining, stopped, failed, began = list(jobs), [], [], time.monotonic()
     estimated = actual = PRIOR_SECONDS
 
     def corrected_seconds(*unfinished: Job) -> float:
@@ -59,15 +60,18 @@ def run_all(
 
     def next_jobs() -> Iterator[Job]:
         while True:
-            spare = budget - (time.monotonic() - began)
-            job = next((job for job in left if corrected_seconds(job) <= spare), None)
+            seconds_left = budget - (time.monotonic() - began)
+            fitting = (job for job in remaining if corrected_seconds(job) <= seconds_left)
+            job = next(fitting, None)
             if job is None:
                 return
-            left.remove(job)
+            remaining.remove(job)
             will_resume = job.resumes and job.is_started() and not job.restart
-            then = f"; then {duration(corrected_seconds(*left) / n_slots)} more" if left else ""
+            then = ""
+            if remaining:
+                then = f"; then {duration(corrected_seconds(*remaining) / n_slots)} more"
             print(
-                f"run {len(jobs) - len(left)} of {len(jobs)}: {job.name}: "
+                f"run {len(jobs) - len(remaining)} of {len(jobs)}: {job.name}: "
                 f"{'resumes, ' * will_resume}about {duration(corrected_seconds(job))}{then}",
                 flush=True,
             )
@@ -90,12 +94,15 @@ def run_all(
             else:
                 failed.append(outcome)
                 print(f"  {outcome.job.name} failed: {outcome.message}", flush=True)
-    left += stopped
-    elapsed, done = duration(time.monotonic() - began), len(jobs) - len(left) - len(failed)
-    rest = ""
-    if left:
-        rest = f"; {len(left)} left, about {duration(corrected_seconds(*left) / n_slots)}"
-    print(f"ran {done} of {len(jobs)} in {elapsed}{rest}.{f' {RESUME_HINT}' * bool(left)}")
+    remaining += stopped
+    elapsed = duration(time.monotonic() - began)
+    done = len(jobs) - len(remaining) - len(failed)
+    if remaining:
+        time_left = duration(corrected_seconds(*remaining) / n_slots)
+        rest = f"; {len(remaining)} left, about {time_left}. {RESUME_HINT}"
+    else:
+        rest = "."
+    print(f"ran {done} of {len(jobs)} in {elapsed}{rest}")
     for outcome in failed:
         print(f"failed: {outcome.job.name}: {outcome.message} ({outcome.job.log()})")
     return 128 + executor.signal if executor.signal else 1 if failed else 0
@@ -120,7 +127,10 @@ def parallel_seconds(jobs: Sequence[Job], n_slots: int) -> float:
 
 
 def remaining_seconds(job: Job) -> float:
-    """Returns the seconds that a job still takes, from its rows if it was interrupted."""
+    """Returns the seconds that a job still takes.
+
+    For an interrupted job they follow from the last step in its rows of metrics.
+    """
     if job.restart:
         return job.seconds
     if job.is_finished():

@@ -3,10 +3,10 @@
 The search space consists of the choices of --grid, the choices in braces of --config, and the
 intervals of --range. An interval with two integer bounds contains integers only.
 
-The objective is the validation accuracy, averaged over seeds. A run whose members all diverge
-counts as pruned. A run that reaches its target (train.target) ends there. The study is stored in
-ROOT/search.journal. Run the same command again: it resumes the study and its interrupted runs.
-Several launchers may share a study.
+The objective is the validation metric of a run's best learning rate, averaged over seeds. A run
+whose members all diverge counts as pruned. A run ends when it reaches its target (train.target).
+The study is stored in ROOT/search.journal. Run the same command again: it resumes the study and its
+interrupted runs. Several launchers may share a study.
 """
 
 import math
@@ -31,7 +31,7 @@ CONFIG = "config"  # the Optuna parameter for the braces of --config
 
 
 class Range(NamedTuple):
-    """An interval of numbers."""
+    """An interval of numbers; on a logarithmic scale if `is_log`."""
 
     low: float
     high: float
@@ -123,7 +123,7 @@ class Search:
         if self.study.user_attrs.get("space", description) != description:
             raise UserError(f"{args.workdir} holds another search; give another --workdir.")
         self.study.set_user_attr("space", description)
-        self.trials_of_folder: dict[Path, list[int]] = {}
+        self.trials_of_folder: dict[Path, list[int]] = {}  # equal parameters share a folder
 
     def remaining_trials(self) -> int:
         """Returns the number of trials still to propose; failed trials count as proposed."""
@@ -154,7 +154,7 @@ class Search:
 
     def record_outcome(self, outcome: Outcome, run: Run) -> str:
         """Reports the value of a run to its trials; returns a line with the value or the error."""
-        state, value, message = self.optuna.trial.TrialState, None, outcome.message
+        states, value, message = self.optuna.trial.TrialState, None, outcome.message
         if outcome.code == 0:
             best = max(sweep_table.rows_of_runs([(run, outcome.job)]), key=lambda row: row.fitness)
             message = "pruned"
@@ -166,11 +166,15 @@ class Search:
                 )
         elif outcome.stopped:
             return "stopped; the next start resumes it"
-        is_pruned = outcome.code == 0 or DIVERGED_MESSAGE in outcome.message
-        end = state.COMPLETE if value is not None else state.PRUNED if is_pruned else state.FAIL
+        if value is not None:
+            state = states.COMPLETE
+        elif outcome.code == 0 or DIVERGED_MESSAGE in outcome.message:
+            state = states.PRUNED
+        else:
+            state = states.FAIL
         for number in self.trials_of_folder.pop(outcome.job.workdir, []):
-            self.study.tell(number, value, state=end, skip_if_finished=True)
-        return message if end != state.FAIL else f"failed: {message}"
+            self.study.tell(number, value, state=state, skip_if_finished=True)
+        return f"failed: {message}" if state == states.FAIL else message
 
 
 def run_search(
@@ -200,9 +204,10 @@ def check(args: Namespace, config: str, space: Space, fields: Mapping[str, str])
     check_choice("--search", args.search, SAMPLERS)
     if args.executor != "local":
         raise UserError(
-            "--search proposes a run when another has ended, on this machine: leave out --executor."
+            "--search proposes a run whenever another one ends, and works only on this machine: "
+            "leave out --executor."
         )
-    for end in (0, -1):
+    for end in (0, -1):  # the first and the last value of each field
         params = {name: _bound(choice, end) for name, choice in space.items()}
         run = run_of_params(config, params, fields)
         config_dict(run.config, run.overrides)

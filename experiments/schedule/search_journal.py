@@ -14,8 +14,8 @@ JOURNAL = "search.journal"
 def open_study(optuna: Any, folder: Path) -> Any:
     """Returns the Optuna study of a folder, and creates it if there is none.
 
-    A journal with a cut or damaged line, as a power cut leaves, is shortened to the entries before
-    that line. The damaged file is kept beside it.
+    A power cut can leave a damaged line in the journal. The journal is then shortened to the
+    entries before this line, and a copy of the damaged file is kept in the folder.
     """
     file, backends = folder / JOURNAL, optuna.storages.journal
     if file.is_symlink() or (file.exists() and not file.is_file()):
@@ -45,17 +45,17 @@ def drop_damaged_entries(file: Path) -> None:
     if not file.exists():
         return
     content = file.read_bytes()
-    n_whole = 0
+    n_valid = 0  # bytes
     for line in content.splitlines(keepends=True):
         if not is_entry(line):
             break
-        n_whole += len(line)
-    if n_whole == len(content):
+        n_valid += len(line)
+    if n_valid == len(content):
         return
     copy = file.with_name(f"{JOURNAL}.damaged")
     write_atomically(copy, content)
-    write_atomically(file, content[:n_whole])
-    line_number = content[:n_whole].count(b"\n") + 1
+    write_atomically(file, content[:n_valid])
+    line_number = content[:n_valid].count(b"\n") + 1
     print(
         f"warning: line {line_number} of {file} is damaged; the entries before it are used, and "
         f"the whole file is kept as {copy.name}",
@@ -64,7 +64,7 @@ def drop_damaged_entries(file: Path) -> None:
 
 
 def is_entry(line: bytes) -> bool:
-    """Tests whether a line is a complete entry of Optuna's journal."""
+    """Returns whether a line is a complete entry of Optuna's journal."""
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError

@@ -48,7 +48,7 @@ def nothing_to_run(runs: list[PlannedRun], scale: str) -> str:
     states = [run.state for run in runs]
     if not states:
         return "nothing to run: the selected tables and figures have no runs, see --list."
-    if not states.count(DONE) and states.count(OTHER_SCALE):
+    if DONE not in states and OTHER_SCALE in states:
         scales = sorted({scale for run in runs for scale in run.cell.scales})
         return f"nothing to run: no run is meant at scale {scale}; try {' or '.join(scales)}."
     return f"nothing to run: {states.count(DONE)} of {len(states)} runs are recorded, see --list."

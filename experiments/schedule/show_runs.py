@@ -30,7 +30,7 @@ class Board:
 
     def __init__(self) -> None:
         self.line = StatusLine(screen_period=0.5, pipe_period=60.0)
-        self.line.last_update = time.monotonic()  # in a pipe the first line is not due at once
+        self.line.last_update = time.monotonic()  # the first line in a pipe comes after a period
         self.console = Console(stderr=True)
         self.live: Live | None = None
 

@@ -18,7 +18,7 @@ from jaxformer.io.atomic_files import write_atomically
 from jaxformer.io.run_folder import Workdir
 from jaxformer.training.result import validated
 
-MAX_SHOWN_ROWS = 40  # on the screen; the file has all
+MAX_SHOWN_ROWS = 40  # printed rows; the file has all rows
 
 
 class Row(NamedTuple):
@@ -69,7 +69,7 @@ def rows_of_result(
     model: str, varied: Mapping[str, str], result: Mapping[str, Any], workdir: Path
 ) -> list[Row]:
     """Returns a row for each learning rate. A run without learning rates has one row."""
-    # Every task has an accuracy on its validation set, also where a loss chooses the member.
+    # Trained members have a validation accuracy, even if the validation loss chooses among them.
     members = [m for m in result["members"] if "validation_accuracy" in m]
     blank = Row(model, varied, None, len(result["seeds"]), None, {}, 0, workdir)
     if not members:  # such as a figure of theory or a posterior

@@ -28,11 +28,12 @@ from experiments.schedule.slurm.queue import Queue, State, result_file
 from experiments.schedule.slurm.worker import Worker
 from jaxformer.core.errors import UserError
 
-FIRST_QUERY_SECONDS, MAX_QUERY_SECONDS = 1.0, 15.0  # between two queries of the queue
+FIRST_QUERY_SECONDS, MAX_QUERY_SECONDS = 1.0, 15.0  # time between two queries of the queue
 DEFAULT_ARRAY_SIZE = 1000  # if the cluster does not report its limit
 MAX_FAILED_QUERIES = 40  # in a row
 MAX_RESUBMISSIONS = 3  # of a job that ended without a result
-SAVE_FRACTION = 0.8  # of the time between Slurm's signal and its kill
+# A run may save during this fraction of the time between Slurm's signal and the end of the job.
+SAVE_FRACTION = 0.8
 
 
 class SlurmExecutor(Executor):
@@ -140,6 +141,7 @@ class SlurmExecutor(Executor):
         self.ids = self.queue.ids()
 
     def _ended(self) -> Iterator[Outcome]:
+        """Yields the outcomes of ended jobs, and submits jobs again that were lost."""
         for job in list(self.unfinished):
             job_id = self.ids[job.workdir.name]
             state = self.states.get(job_id)

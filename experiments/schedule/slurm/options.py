@@ -1,6 +1,6 @@
 """Options of Slurm jobs, from a small TOML file: --slurm=FILE.
 
-    time = "2h"             # of one job; a longer run saves in time, is queued again and resumes
+    time = "2h"             # limit of one job; a longer run saves, is queued again and resumes
     partition = "gpu"
     gpus = 1                # for each run
     cpus = 8
@@ -31,7 +31,7 @@ from jaxformer.training.session import SAVE_SECONDS
 class Options:
     """The fields of the file. Empty fields are left to the defaults of the cluster."""
 
-    time: str = "1h"  # of one job
+    time: str = "1h"  # the time limit of one job
     signal: int = 90  # seconds between the signal to save and the end of the job
     requeues: int = 100  # how many times a run that needs more time is queued again
     partition: str = ""
@@ -96,7 +96,7 @@ def read(path: str) -> Options:
     return check(Options(**values))
 
 
-# The type of a field in messages.
+# The names of the types in error messages.
 LABELS = {str: "a text", int: "a whole number", tuple: "a list of texts", dict: "a table"}
 
 

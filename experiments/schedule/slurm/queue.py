@@ -7,8 +7,8 @@
     ROOT/RUN.log                the log of the run itself
 
 Every submission makes a new folder, so a job never unpickles a file that was in ROOT before. The
-launcher reads text and JSON only. It queries `squeue` but not `sacct`, because a cluster need not
-keep accounts.
+launcher reads text and JSON only. It queries `squeue` but not `sacct`, because some clusters keep
+no accounts.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ ALIVE_STATES = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", 
 ALIVE_STATES += ("SIGNALING", "REQUEUED", "REQUEUE_FED", "PREEMPTED", "RESIZING", "STAGE_OUT")
 JOB_ID = re.compile(r"[0-9]+(_[0-9]+)?")  # "12", or "12_3" in an array
 SUBMISSION_NAME = re.compile(r"[0-9a-f]{32}")
-# Endings of the reason for which a job waits forever.
+# A job waits forever if the reason that Slurm gives ends with one of these texts.
 ABANDONED_REASONS = ("requeued_held", "jobholdmaxrequeue")
 
 

@@ -1,11 +1,12 @@
 """The worker of a Slurm job: runs `run.py` on a node, saves on a signal and is queued again.
 
-    end of the time limit, or preemption    Slurm sends submitit's signal (USR2 by default). The run
-                    saves and ends. The job is queued again, and the run resumes there.
-    SIGTERM         of a preemption or of scancel. The run saves and ends. Slurm decides the rest.
-    loss of the node    Slurm queues the job again. If the old run still lives, the new job waits.
-    death of the run    (out of memory?) The worker starts it again, twice. If the run has several
-                    processes, all of them restart.
+time limit      Before the limit, and before some preemptions, Slurm sends submitit's signal (USR2
+                by default). The run saves and ends. The job is queued again, and the run resumes.
+SIGTERM         Slurm sends it at a preemption or after scancel. The run saves and ends. Then Slurm
+                ends the job or queues it again.
+lost node       Slurm queues the job again. If the old run still lives, the new job waits for it.
+killed run      The worker starts a run again that was killed, for example because memory ran out,
+                at most twice. If the run has several processes, all of them restart.
 
 A finished run is not repeated, so a job that is queued once too often does no harm.
 """
@@ -28,9 +29,9 @@ from jaxformer.io import atomic_files
 from jaxformer.runtime import process_watchdog
 
 POLL_SECONDS = 0.2
-MAX_STARTS = 3  # of a run that is killed
+MAX_STARTS = 3  # of a run that is killed again and again
 TERMINATION_SECONDS = 600.0  # the longest time in which Slurm ends a job after SIGTERM
-# Signals are repeated, because a run that still imports ignores them.
+# Time between two signals. They are repeated, because a run ignores them during its imports.
 SIGNAL_SECONDS = 1.0
 CLAIM_SECONDS = 1.0  # between two attempts to claim a log
 
@@ -52,7 +53,7 @@ class Worker:
         return {**vars(self), "process": None}
 
     def __call__(self) -> int:
-        """Runs the run to its end, writes its result and returns its exit code."""
+        """Executes the run to its end, writes its result and returns its exit code."""
         try:
             code = self._run_with_restarts()
         except Exception as error:  # submitit also raises here when it gives up queueing again
@@ -144,7 +145,7 @@ class Worker:
         return self.job.is_finished() and not self.job.record and not self.job.is_locked()
 
     def _stop(self) -> None:
-        """Sends the signal to save until the run has ended; kills a run that takes too long.
+        """Repeats the signal to save until the run has ended; kills a run that takes too long.
 
         This method runs in a signal handler and may interrupt `Popen.poll`. It must not wait for
         the lock of `poll`, so `_has_ended` detects the end without it.
