@@ -1,4 +1,4 @@
-"""The site: `make docs` builds these pages into build/docs. Nothing is fetched when it is read."""
+"""Settings of the site, which `make docs` builds into build/docs. Its pages load nothing remote."""
 
 # ruff: noqa: E402
 import os
@@ -39,8 +39,7 @@ html_css_files = ["site.css", "charts.css"]
 html_js_files = ["accessible.js"]
 html_baseurl = os.environ.get("READTHEDOCS_CANONICAL_URL", "")
 smartquotes_action = "qe"  # a flag keeps its two dashes
-# What our blocks are called, for the lexers; text and console have lexers of their own.
-highlight_language = "default"
+highlight_language = "default"  # of blocks of code without a language
 # A block of the walks in adding.md may begin in one language and end in another.
 suppress_warnings = ["misc.highlighting_failure"]
 autodoc_member_order = "bysource"
@@ -60,6 +59,7 @@ def math_block(writer, node: nodes.math_block) -> None:
 
 
 def complete(app, name: str, source: list[str]) -> None:
+    """Completes the text of a page in place; Sphinx calls it for each page that it reads."""
     source[0] = site_pages.complete(name, source[0])
 
 

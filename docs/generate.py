@@ -1,10 +1,10 @@
-"""Writes the tables of docs/reference out of the code: tasks, models, fields, commands, configs.
+"""Writes the pages of docs/reference from the code: tasks, models, fields, commands, configs.
 
-    python docs/generate.py            writes them
-    python docs/generate.py --check    exits 1 if they are not what the code says
+    python docs/generate.py            writes the pages
+    python docs/generate.py --check    exits 1 if a page is out of date
 
-Nothing is written by hand there: what a field means is the comment beside it, what a flag does is
-the line of the manual that --help prints.
+The text about a field is the comment beside it in the code. The text about a flag comes from the
+manual that --help prints.
 """
 
 import dataclasses
@@ -61,19 +61,22 @@ def main(argv: Sequence[str]) -> int:
 
 
 def pages() -> dict[str, str]:
-    """{"tasks.md": its text}"""
-    made = {
+    """Returns the text of each page by the name of its file, such as "tasks.md"."""
+    contents = {
         "tasks.md": ("Tasks", tasks()),
         "models.md": ("Models", models()),
         "fields.md": ("Fields of a config", fields()),
         "configs.md": ("Configs", configs()),
         "commands.md": ("Commands", commands()),
     }
-    return {n: "\n".join([f"# {t}", "", MADE, "", *lines]) + "\n" for n, (t, lines) in made.items()}
+    return {
+        name: "\n".join([f"# {title}", "", MADE, "", *lines]) + "\n"
+        for name, (title, lines) in contents.items()
+    }
 
 
 def tasks() -> list[str]:
-    """A section for each task of a config."""
+    """Returns a section for each task that a config can name."""
     lines = ['A config names a task and its fields: `config.task = dict(name="dyck", ...)`.', ""]
     for name, task in build.TASKS.items():
         lines += [f"## {name}", "", *_about(task), *_fields_of(task)]
@@ -81,7 +84,7 @@ def tasks() -> list[str]:
 
 
 def models() -> list[str]:
-    """A section for each model of a config, and the variants of the papers."""
+    """Returns a section for each model that a config can name, and the variants of the papers."""
     lines = ["`vocab_size` and `length` are those of the task unless a config sets them.", ""]
     for name, (model, spec) in build.MODELS.items():
         lines += [f"## {name}", "", *_about(sys.modules[model.__module__]), *_fields_of(spec)]
@@ -100,7 +103,7 @@ def models() -> list[str]:
 
 
 def fields() -> list[str]:
-    """The sections of a config that are not of a task or a model."""
+    """Returns the sections of a config, except those of tasks and models."""
     lines = ["`--config.SECTION.FIELD=VALUE` changes any of them.", ""]
     for name, section in build.SETTINGS.items():
         lines += [f"## {name}", "", *_about(section), *_fields_of(section)]
@@ -120,7 +123,7 @@ def fields() -> list[str]:
 
 
 def configs() -> list[str]:
-    """Every config with its title and arguments."""
+    """Returns a table of the configs of each folder, with titles and arguments."""
     lines = [
         "`jaxformer run NAME:ARGUMENTS`, such as `jaxformer run mixit/retrieval:scale=tiny`; with "
         "`--help` it prints the manual of the config. The first choice of an argument is its "
@@ -129,20 +132,18 @@ def configs() -> list[str]:
     ]
     folder = ""
     for file in flags.config_files():
-        if (above := file.split("/")[1]) != folder:
-            folder = above
+        if (folder_of_file := file.split("/")[1]) != folder:
+            folder = folder_of_file
             lines += ["", f"## {folder}", "", *_head("file", "what it shows", "arguments")]
         arguments = [f"{name}={'|'.join(options)}" for name, options in choices(file).items()]
-        name, title = (
-            file.removeprefix(f"configs/{folder}/"),
-            flags.config_docstring(file).splitlines()[0],
-        )
+        name = file.removeprefix(f"configs/{folder}/")
+        title = flags.config_docstring(file).splitlines()[0]
         lines += [_row(_code(name), title, " ".join(map(_code, arguments)))]
     return lines
 
 
 def commands() -> list[str]:
-    """Every command with its flags, their defaults and what its manual says of them."""
+    """Returns a section for each command with its flags, their defaults and their texts."""
     programs = {program.module: name for name, program in reversed(console.PROGRAMS.items())}
     lines = []
     for name in COMMANDS:
@@ -151,7 +152,7 @@ def commands() -> list[str]:
         program = programs.get(name)
         lines += [f"## {program or name.rpartition('.')[2]}", "", _first(manual), ""]
         lines += [f"`{f'jaxformer {program}' if program else f'python -m {name}'} --help`", ""]
-        table = _head("flag", "default", "what")
+        table = _head("flag", "default", "what")  # "what" is a public heading of the pages
         for action in parser_of(module).flags:
             flag = name_of(action)
             text = manual_lines(flag, manual, action.help)
@@ -169,7 +170,7 @@ def program_help() -> str:
     with patch.dict(os.environ, {"COLUMNS": "100"}):
         for name, program in console.PROGRAMS.items():
             parser = parser_of(importlib.import_module(program.module))
-            for flag in parser.flags:  # no path of this machine
+            for flag in parser.flags:  # the text must have no path of this machine
                 if isinstance(flag.default, Path) and flag.default.is_relative_to(ROOT):
                     flag.default = flag.default.relative_to(ROOT)
             text = parser.format_help()
@@ -180,10 +181,10 @@ def program_help() -> str:
 
 
 def _default(value) -> str:
-    shown = str(value).replace(f"{flags.ROOT}/", "")
-    return (
-        "" if value in (None, "", [], False) or shown in ("inf", "==SUPPRESS==") else _code(shown)
-    )
+    """Returns the default of a flag; "" if it has none."""
+    text = str(value).replace(f"{flags.ROOT}/", "")
+    is_empty = value in (None, "", [], False) or text in ("inf", "==SUPPRESS==")
+    return "" if is_empty else _code(text)
 
 
 def manual_of(module) -> str:
@@ -191,92 +192,101 @@ def manual_of(module) -> str:
 
 
 def name_of(action) -> str:
-    """A flag, or the word in capitals that stands for what has no flag."""
+    """Returns a flag, or the name of a positional argument in capitals."""
     return (action.option_strings or [action.metavar or action.dest.upper()])[0]
 
 
-class _Seen(BaseException):
-    """The parser of a command, just before it parses."""
+class _ParserFound(BaseException):
+    """Carries the parser of a command out of its `main`, just before it parses."""
 
 
 def parser_of(module) -> Parser:
+    """Returns the parser that the `main` of a module builds."""
+
     def parse(self, args=None, namespace=None):
-        raise _Seen(self)
+        raise _ParserFound(self)
 
     with patch.object(Parser, "parse_args", parse):
         try:
             module.main([])
-        except _Seen as seen:
-            return seen.args[0]
+        except _ParserFound as found:
+            return found.args[0]
     raise AssertionError(f"{module.__name__} has no parser")
 
 
 def manual_lines(flag: str, manual: str, help: str | None) -> str:
-    """The lines about a flag in a manual, joined."""
+    """Returns the lines about a flag in a manual as one line, or else the help of the flag."""
     if flag == "--help":
         return "the manual"
-    found = re.search(
+    # "  --flag=VALUE   text", and the following lines that are indented further.
+    match = re.search(
         rf"^( *){re.escape(flag)}(?:=\S+ |(?:[=\[ ]\S*)?(?: \S+)*?  +)(.*(?:\n\1 {{3,}}.*)*)",
         manual,
         re.M,
     )
-    text = found[2] if found else (help or "").replace(" (default: %(default)s)", "")
+    text = match[2] if match else (help or "").replace(" (default: %(default)s)", "")
     return _escaped(" ".join(text.split()))
 
 
 def comments(cls: type) -> dict[str, str]:
-    """{field: the comment beside it, or the lines of comment above it} of a dataclass."""
-    found, above, name = {}, "", ""
+    """Returns {field: the comment beside it, or the comments above it} of a dataclass."""
+    by_field, above, name = {}, "", ""
     try:
         source = textwrap.dedent(inspect.getsource(cls))
     except OSError:
         return {}
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.NAME and token.start[1] == 4:
+        is_at_margin = token.start[1] == 4  # a field, or a comment that is a line of its own
+        if token.type == tokenize.NAME and is_at_margin:
             name = token.string
             if above:
-                found[name], above = above, ""
-        elif token.type == tokenize.COMMENT and token.start[1] == 4:
+                by_field[name], above = above, ""
+        elif token.type == tokenize.COMMENT and is_at_margin:
             above = f"{above} {token.string.lstrip('# ')}".strip()
         elif token.type == tokenize.COMMENT and name:
-            found[name] = f"{found.get(name, '')} {token.string.lstrip('# ')}".strip()
-    return found
+            by_field[name] = f"{by_field.get(name, '')} {token.string.lstrip('# ')}".strip()
+    return by_field
 
 
 def _fields_of(cls: type) -> list[str]:
+    """Returns the table of the fields of a dataclass."""
     texts: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if dataclasses.is_dataclass(base):
             texts |= comments(base)
-    width = 3 if texts else 2  # a table without a word in its last column has none
-    lines = _head(*("field", "default", "what")[:width])
+    n_columns = 3 if texts else 2  # without texts the last column is left out
+    lines = _head(*("field", "default", "what")[:n_columns])
     for field in dataclasses.fields(cls):
         default: object = field.default
         if default is dataclasses.MISSING:
-            made = field.default_factory
-            default = "required" if made is dataclasses.MISSING else made()
-        shown = default.__name__ if isinstance(default, type) else repr(default)
-        shown = "required" if default == "required" else _code(shown)
-        cells = (_code(field.name), shown, _escaped(texts.get(field.name, "")))
-        lines += [_row(*cells[:width])]
+            factory = field.default_factory
+            default = "required" if factory is dataclasses.MISSING else factory()
+        text = default.__name__ if isinstance(default, type) else repr(default)
+        text = "required" if default == "required" else _code(text)
+        cells = (_code(field.name), text, _escaped(texts.get(field.name, "")))
+        lines += [_row(*cells[:n_columns])]
     return [*lines, ""]
 
 
 def _about(thing) -> list[str]:
-    """Returns the docstring of a class, or else of its module: the first sentence or all of it."""
+    """Returns the docstring of a class or module, as prose or, if it has paragraphs, as a block.
+
+    A class without a docstring has that of its module.
+    """
     text = inspect.getdoc(thing) or ""
-    if not text or text.startswith(f"{getattr(thing, '__name__', '')}("):  # a dataclass's own
+    # A dataclass without a docstring has a generated one, "Name(field, ..)".
+    if not text or text.startswith(f"{getattr(thing, '__name__', '')}("):
         text = inspect.getdoc(sys.modules[thing.__module__]) or ""
     return ["```text", text, "```", ""] if "\n\n" in text else [_first(text), ""]
 
 
 def _first(text: str) -> str:
-    """The first paragraph."""
+    """Returns the first paragraph of a text as one line of Markdown."""
     return _escaped(" ".join(text.split("\n\n")[0].split()))
 
 
 def _escaped(text: str) -> str:
-    """Escapes stars and bars for Markdown."""
+    """Escapes the signs that have a meaning in Markdown."""
     return re.sub(r"([|*<\[\]])", r"\\\1", text)
 
 

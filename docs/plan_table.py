@@ -1,7 +1,7 @@
 """Writes the table of plans in docs/devices.md.
 
     python docs/plan_table.py                          writes the table again from docs/plans.json
-    python docs/plan_table.py --compile                compiles every row that is missing, for hours
+    python docs/plan_table.py --compile                compiles every missing row; this takes hours
     python docs/plan_table.py --compile --only=hops    compiles the missing rows of some configs
 
 A row is a training config at scale=paper on a target. The compilers for TPUs and NVIDIA GPUs are
@@ -44,9 +44,11 @@ def main() -> None:
 
 
 def compile_missing(plans: dict, only: str, targets: str) -> None:
-    """Compiles the rows that are not stored, and stores each of them at once."""
+    """Compiles the rows that are not stored, and stores each row as soon as it is compiled."""
     for name in configs():
-        for target in parse_targets(targets) if only in name else ():
+        if only not in name:
+            continue
+        for target in parse_targets(targets):
             if target.name in plans.get(name, {}):
                 continue
             try:

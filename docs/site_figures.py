@@ -18,7 +18,7 @@ PAPER_OF_FOLDER = {"text": "mixit"}  # for configs that no claim uses
 class Figure(NamedTuple):
     """A recorded figure."""
 
-    name: str  # of its file, without the suffix
+    name: str  # the name of its file without the suffix
     paper: str
     picture: Path
     record: dict[str, Any]
@@ -39,15 +39,15 @@ class Figure(NamedTuple):
 @functools.cache
 def figures() -> tuple[Figure, ...]:
     """Returns the recorded figures in the order of papers and configs."""
-    made, papers = [], _paper_of_config()
+    found, papers = [], _paper_of_config()
     for picture in sorted((ROOT / "results").glob("*.png")):
         record = json.loads(picture.with_suffix(".json").read_text())
         file = record["config_file"].partition(":")[0]
         folder = Path(file).parts[1]
         paper = papers.get(file) or PAPER_OF_FOLDER.get(folder, folder)
-        made.append(Figure(picture.stem, paper, picture, record))
+        found.append(Figure(picture.stem, paper, picture, record))
     order = [*PAPERS]
-    return tuple(sorted(made, key=lambda figure: (order.index(figure.paper), figure.name)))
+    return tuple(sorted(found, key=lambda figure: (order.index(figure.paper), figure.name)))
 
 
 def _paper_of_config() -> dict[str, str]:

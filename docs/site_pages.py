@@ -1,4 +1,4 @@
-"""Completes the pages of the site: findings, contents, and links that stay on the site."""
+"""Completes the pages of the site: adds findings and contents, and removes links to other files."""
 
 import json
 import re
@@ -121,12 +121,12 @@ def complete(name: str, text: str) -> str:
 
 def _inside(link: re.Match, page: Path) -> str:
     """Returns the link if it leads to a page or a picture, else the name of its file."""
-    is_picture, words, file = link[1], link[2], link[3]
+    is_picture, text, file = link[1], link[2], link[3]
     target = (page.parent / file).resolve()
     if is_picture or not target.exists() or target.is_relative_to(ROOT / "docs"):
         return link[0]
-    named = str(target.relative_to(ROOT))
-    return f"`{named}`" if words.strip("`") == named else f"{words} (`{named}`)"
+    name = str(target.relative_to(ROOT))
+    return f"`{name}`" if text.strip("`") == name else f"{text} (`{name}`)"
 
 
 def cards() -> str:
@@ -155,10 +155,10 @@ def explorer(kind: str) -> str:
 
 def contents() -> str:
     """Returns a table of contents for each group; pages without a group come last."""
-    known = [name for names in CONTENTS.values() for name in names]
+    grouped = [name for names in CONTENTS.values() for name in names]
     files = sorted((ROOT / "docs").rglob("*.md"))
-    others = [str(f.relative_to(ROOT / "docs").with_suffix("")) for f in files]
-    others = [name for name in others if name not in (*known, "index")]
+    all_names = [str(f.relative_to(ROOT / "docs").with_suffix("")) for f in files]
+    others = [name for name in all_names if name not in (*grouped, "index")]
     blocks = []
     for group, names in (CONTENTS | {"More": others}).items():
         if names:

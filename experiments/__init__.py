@@ -12,7 +12,7 @@ shorten_interrupts()
 if importlib.util.find_spec("jax") is None:
     # A command catches this error and prints the activation hint.
     raise ModuleNotFoundError("this python has no jax")
-LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"  # read when jax is imported, which sets 1 by default
+LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"  # JAX reads it when it is imported, and sets it to 1 if unset
 if os.environ.keys() & {"JAX_COORDINATOR_ADDRESS", "SLURM_STEP_NUM_TASKS"}:
     # In a job of several processes, silence the C++ errors about the end of a peer process.
     os.environ[LOG_LEVEL] = os.environ.get(LOG_LEVEL, "1").replace("1", "3")

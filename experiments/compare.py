@@ -68,7 +68,7 @@ def main(argv: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs of one task side by side. Each difference is that of a run from the first one."""
+    """Runs of one task side by side. A difference is the score of a run minus that of the first."""
 
     runs: Mapping[str, Run]  # by label
 
@@ -122,7 +122,7 @@ class Comparison:
         return console.file.getvalue().rstrip()  # type: ignore[attr-defined]
 
     def plot(self, file: str | Path | None = None) -> Any:
-        """Returns a matplotlib figure of the learning curves; with `file` saves it."""
+        """Returns a matplotlib figure of the learning curves; `file` is also written."""
         baselines = next((result["baselines"] for result in self._results().values()), {})
         rows = {label: run.workdir.rows() for label, run in self.runs.items()}
         rows = {label: run_rows for label, run_rows in rows.items() if run_rows}

@@ -4,8 +4,8 @@
     jaxformer confirm run --budget=10h    makes its runs; the same command resumes them
     jaxformer confirm judge               prints and writes the verdicts
 
-A plan freezes rules, cells, learning rates, numbers of seeds and the code that judges by hashes. A
-changed rule, config or result makes it invalid. Its hash draws the seeds. No run can be extended.
+A plan has hashes of rules, cells, learning rates, numbers of seeds and the code that judges. If one
+of them changes, the plan is invalid. Seeds are drawn from its hash. No run can be extended.
 """
 
 try:
@@ -100,6 +100,7 @@ def load_claims(text: str) -> dict[str, Paper]:
 
 
 def make_plan(args, papers: Mapping[str, Paper]) -> int:
+    """Writes the plan of the rows that new seeds can confirm, and prints its stages."""
     records, problems = read.load(write.RESULTS)
     for problem in problems:
         print(f"warning: not used: {problem}", file=sys.stderr)
@@ -133,16 +134,16 @@ def make_runs(args, planned: plan.Plan) -> int:
     if not rows:
         raise unknown("row of the plan", args.only, [row.item for row in planned.rows])
     wanted = set().union(*(row.runs for row in rows))
-    left = [job for name, job in named.items() if name not in done and name in wanted]
-    for job in left:
+    unrecorded = [job for name, job in named.items() if name not in done and name in wanted]
+    for job in unrecorded:
         if job.is_finished():
             runs.write_record(job.workdir, runs.record_file(folder, name_of[job.workdir]))
-    left = [job for job in left if not job.is_finished()]
-    if not left:
+    waiting = [job for job in unrecorded if not job.is_finished()]
+    if not waiting:
         which = f"the rows {args.only!r} of {planned.name}" if args.only else planned.name
         print(f"all {len(wanted)} runs of {which} are done: `jaxformer confirm judge`.")
         return 0
-    check_budget(args.budget, left)
+    check_budget(args.budget, waiting)
 
     def record(outcome) -> str:
         file = runs.record_file(folder, name_of[outcome.job.workdir])
@@ -150,10 +151,11 @@ def make_runs(args, planned: plan.Plan) -> int:
         return f"{outcome.job.name}: {duration(outcome.seconds)}, recorded as {file.name}"
 
     slots = devices.slots_from_flags(args)
-    return run_all(left, slots, args.budget, record)
+    return run_all(waiting, slots, args.budget, record)
 
 
 def judge(args, planned: plan.Plan, papers: Mapping[str, Paper]) -> int:
+    """Prints and writes the verdicts of the rows whose runs are recorded."""
     judged = judgement.judge(planned, papers, args.plan.parent / "records")
     for row in judged:
         if row.outcome == judgement.NOT_YET_RUN:

@@ -9,7 +9,8 @@
                      installed Python package with weights, a name on the hub ("gpt2"), or the
                      folder of a run; for a first test,
                      `python -m jaxformer.models.pretrained.tiny gpt2 FOLDER` writes a random model
-  --matrix=PATTERN   the weights to cut: a pattern over paths; a module stands for its matrices
+  --matrix=PATTERN   the weights to cut: a pattern over paths; a path of a module selects all its
+                     matrices
   --fraction=F,F     shares of the rank to keep: rank floor(F x the smaller side)
   --revision=NAME    the revision of a model on the hub
   --dtype=NAME       the dtype of the parameters, such as bfloat16
@@ -19,16 +20,16 @@ The first form prints the likeliest next tokens of the full and of the cut model
   --prompt=TEXT      the text before the next token
   --target=TEXT      a token whose probability is printed
   --top=N            the number of tokens to print
-  --save=FOLDER      writes the cut model as safetensors that transformers loads; biases stay
+  --save=FOLDER      writes the cut model as safetensors that transformers loads; biases are not cut
 
 The second form scores every matrix at every fraction and lists the best cuts. For each kind of
-matrix, such as mlp/in, it chooses a layer and a fraction on the first, third, .. prompt and reports
-them on the second, fourth, .. prompt. Each matrix has one SVD, one compiled program serves all
-cuts, and the blocks below a matrix are computed once.
+matrix, such as mlp/in, it chooses a layer and a fraction by the scores of the first, third, ..
+prompt. It reports their scores on the second, fourth, .. prompt. Each matrix has one SVD, one
+compiled program serves all cuts, and the blocks before a matrix are computed once.
 
-Tied tokens share the mean of their ranks; where n tokens tie for the likeliest, each scores 1/n in
-top_1. A network whose logits are not finite has no scores (null in rows.jsonl), and the command
-exits with 1.
+Tokens with equal probability share the mean of their ranks. If n tokens are the likeliest ones,
+each scores 1/n in top_1. A network whose logits are not finite has no scores (null in rows.jsonl),
+and the command exits with 1.
 
   --search           selects this second form
   --prompts=FILE     a line for each prompt: prompt, tab, target (its first token is scored)
@@ -73,7 +74,7 @@ SEARCHED = r"block_\d+/mlp/(in|out)"  # the matrices of a search without --matri
 
 
 class Model(NamedTuple):
-    """The model to cut, with the token of --against and a note on it."""
+    """The model to cut, the token of --against, and a note about this token."""
 
     model: Any
     params: Any
@@ -175,26 +176,28 @@ def _print_notes(prompts: next_token.PromptBatch, loaded: Model) -> None:
 
 def _compare(loaded: Model, cut, prompt: next_token.PromptBatch, top: int) -> list[str]:
     """Prints the likeliest next tokens of both models; returns which have no finite logits."""
-    logs = {
+    log_p = {
         name: next_token.log_probabilities(loaded.model, params, prompt)
         for name, params in ((FULL, loaded.params), (CUT, cut))
     }
-    undefined = [name for name, logs_1xV in logs.items() if not next_token.is_finite(logs_1xV)[0]]
+    undefined = [
+        name for name, log_p_1xV in log_p.items() if not next_token.is_finite(log_p_1xV)[0]
+    ]
     tokens = []
-    for name, logs_1xV in logs.items():
+    for name, log_p_1xV in log_p.items():
         if name not in undefined:
-            tokens += [*np.argsort(-logs_1xV[0])[:top]]
+            tokens += [*np.argsort(-log_p_1xV[0])[:top]]
     named = (*prompt.targets_B, loaded.against)
     tokens += [token for token in named if token != next_token.NO_TOKEN]
     table = Table("next token", "p", "rank", "p cut", "rank cut", box=None, pad_edge=False)
     for token in dict.fromkeys(int(token) for token in tokens):
         cells = []
-        for name, logs_1xV in logs.items():
+        for name, log_p_1xV in log_p.items():
             if name in undefined:
                 cells += [number(None), number(None)]
                 continue
-            (rank,) = next_token.ranks(logs_1xV, np.array([token]))
-            cells += [number(float(np.exp(logs_1xV[0, token]))), f"{rank:.1f}".removesuffix(".0")]
+            (rank,) = next_token.ranks(log_p_1xV, np.array([token]))
+            cells += [number(float(np.exp(log_p_1xV[0, token]))), f"{rank:.1f}".removesuffix(".0")]
         table.add_row(loaded.tokenizer.show(token), *cells)
     show(table)
     return undefined
@@ -237,6 +240,7 @@ def _search(arguments, loaded: Model, fractions: list[float]) -> int:
     cuts.add(laser_search.UNCUT)
 
     def rows() -> list[dict[str, Any]]:
+        """Returns the rows of this search; the file may also have those of other cuts."""
         return [row for row in done if (row["matrix"], row["fraction"]) in cuts]
 
     try:

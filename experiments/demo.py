@@ -176,7 +176,7 @@ def build_page(page: Path, root: Path) -> str:
 def full_run(headline: Headline, jobs: Mapping[str, Job]) -> str:
     """Returns how the demo compares with the recorded runs: "agrees with the full run: held".
 
-    Returns "" if a run is missing, or the results pages of a clone are.
+    Returns "" if a run or the page with the recorded verdict is missing.
     """
     verdict = recorded_verdict(headline.paper, headline.item)
     if not verdict or headline.agrees is None or missing_runs(headline, jobs):

@@ -6,19 +6,20 @@
   MODEL              the folder of a run that trained on prepared text, or a published
                      model: a folder with config.json and safetensors, a GGUF file, package:NAME of
                      an installed Python package with weights, or a name on the hub
-  --prompt=TEXT      the text before; an empty one is the beginning of a document
+  --prompt=TEXT      the text to continue (default: the beginning of a document)
   --chat             TEXT is a user's message in the chat template of a published model
   --tokens=N         tokens to draw (default: 200, or as many as the context allows)
   --temperature=1.0  0 takes the likeliest token each time
-  --top-p=1.0        draws among the fewest likeliest tokens that have this probability together
+  --top-p=1.0        draws among the smallest set of likeliest tokens whose probabilities sum to at
+                     least this
   --seed=0           the seed of the draws
   --samples=1        the number of texts
   --member=I         a member of the population (default: the first seed of the chosen rate)
   --revision=NAME    the revision of a model on the hub
   --dtype=NAME       the dtype of a published model's parameters, such as bfloat16
 
-A published model stops at its end token. For a model without a tokenizer the prompt is token ids:
---prompt "5 17 2".
+A published model stops at its end token. For a model without a tokenizer, give the prompt as token
+ids: --prompt "5 17 2".
 """
 
 try:
@@ -47,7 +48,7 @@ DEFAULT_TOKENS = 200
 
 
 class Source(NamedTuple):
-    """A model, the tokens of the prompt, and its tokenizer."""
+    """A model with its tokenizer, the tokens of the prompt, and the tokens that end a text."""
 
     model: Any
     params: Any
@@ -87,11 +88,13 @@ def main(argv: Sequence[str]) -> int:
         key=jax.random.key(arguments.seed),
     )
     rows = [*zip(generated.tokens.tolist(), generated.lengths.tolist(), strict=True)]
-    shown = [] if arguments.chat else source.prompt
+    printed_prompt = [] if arguments.chat else source.prompt
     for i, (tokens, length) in enumerate(rows):
         if arguments.samples > 1:
             print(f"--- {i + 1}")
-        print(source.tokenizer.decode(shown + [t for t in tokens[:length] if t >= 0]))
+        # NOT_FINITE, which is negative, stands for a token that could not be drawn.
+        drawn = [token for token in tokens[:length] if token >= 0]
+        print(source.tokenizer.decode(printed_prompt + drawn))
     broken = [tokens.index(NOT_FINITE) for tokens, _ in rows if NOT_FINITE in tokens]
     if broken:
         raise NotFiniteError(

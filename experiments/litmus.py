@@ -15,9 +15,10 @@ Defaults are in parentheses.
 
 Standard trains all parameters. Frozen-QK keeps queries and keys at their random initial values.
 MixiT mixes with a fixed matrix that does not depend on the content. Random trains the embeddings
-only. Validation chooses the learning rate of each. "Above" and "below" mean that the 95 % interval
-of a difference excludes zero (Student's t over seeds, with the error of the test set). `trivial` is
-the strongest trivial predictor on the same test set. The first case that applies is the verdict:
+only. Validation chooses the learning rate of each model. "Above" and "below" mean that the 95 %
+interval of a difference excludes zero (Student's t over seeds, with the error of the test set).
+"Trivial" is the strongest trivial predictor on the same test set. The first case that applies is
+the verdict:
 
   cannot be told   Standard is not above trivial: at this scale there is nothing to explain. Or
                    MixiT is not below Standard, but the interval of their difference is wider than
@@ -78,7 +79,9 @@ def main(argv: Sequence[str]) -> int:
     if code := run_all(waiting, devices.slots_from_flags(args)):
         return code
     results = {variant: Workdir(job.workdir).read("result.json") for variant, job in jobs.items()}
-    trained = {v: rule.read(result, jobs[v].workdir) for v, result in results.items()}
+    trained = {
+        variant: rule.read(result, jobs[variant].workdir) for variant, result in results.items()
+    }
     trivial = rule.strongest(results["standard"]["baselines"])
     answer = make_litmus(name, args.scale, trained, trivial)
     answer.save(root)
@@ -103,7 +106,7 @@ def task_of(args: Namespace) -> tuple[str, str]:
 
 
 def jobs_of(args: Namespace, config: str, root: Path) -> dict[str, Job]:
-    """Returns the training of each variant."""
+    """Returns the job that trains each variant."""
     file, _, arguments = config.partition(":")
     variants = [variant for variant in args.variants.split(",") if variant]
     overrides = {"n_seeds": str(args.seeds)}

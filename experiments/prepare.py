@@ -129,8 +129,8 @@ def _parser() -> Parser:
         "--label",
         default="",
         metavar="NAME",
-        help="the field with the class of a document, for classification; of a table it may be a "
-        "comparison of a numeric column, such as 'polarity>0'",
+        help="the field with the class of a document, for classification; for a table also a "
+        "comparison of a numeric column with a number, such as 'polarity>0'",
     )
     add(
         "--files",

@@ -174,7 +174,9 @@ def row_as_text(row: Row) -> str:
     lines += [f"  here: {row.item.defines}"] if row.item.defines else []
     lines += [f"  {text}" for text in (*row.problems, *tables.stale_lines(row))]
     lines += [f"  record {one_line(record.where)}" for record in row.records.values()]
-    return "\n".join([*lines, *(f"  to run: {line}" for line in tables.missing(row).values())])
+    return "\n".join(
+        [*lines, *(f"  to run: {line}" for line in tables.missing_commands(row).values())]
+    )
 
 
 def write_pages(records: list[Record], problems: list[str], check: bool) -> int:
@@ -231,7 +233,7 @@ def write_tables(folder: Path, rows: list[Row]) -> None:
 
 
 def _check_writable(file: Path) -> None:
-    """Raises UserError if the page could not be written, before it is made for a minute."""
+    """Raises UserError if the file cannot be written, before a minute is spent on the page."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -16,12 +16,12 @@
 
 Defaults are in parentheses.
 
-The tables that lack one or two runs for their verdict come first, the cheapest first, then the
-others. A run that several tables share runs once. Finished runs are recorded in results/. They
+Tables that lack one or two runs for their verdict come first, and the cheapest of them is the very
+first. A run that several tables share is made once. Finished runs are recorded in results/. They
 replace records with fewer seeds and records of configs that have changed since. `jaxformer
 report --write` writes the pages from the records. Ctrl-C or SIGTERM saves and stops.
-The next start resumes the interrupted run. A run that fails is named and does not stop the others;
-the exit code is then 1.
+The next start resumes the interrupted run. A run that fails is reported and does not stop the
+others; the exit code is then 1.
 
 With --again, recorded cells are repeated at the scale and with the seeds of their records, unless
 --scale or --seeds is given. results/ does not change.
@@ -49,7 +49,7 @@ from jaxformer.core.errors import UserError, check_choice
 from jaxformer.runtime.command_line import Parser, command, count, seconds
 
 SCALES = ("tiny", "small", "paper")
-DEFAULT_SCALE = "small"  # of missing runs; a repeated run has the scale of its record
+DEFAULT_SCALE = "small"  # for missing runs; a repeated run has the scale of its record
 
 
 @command

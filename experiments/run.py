@@ -122,7 +122,7 @@ def parse(argv: Sequence[str]) -> Namespace:
         default="",
         metavar="MACHINES",
         help="with --dry-run: compile a step for machines that need not be present, such as "
-        "v5e:4x4,h100:8, and print memory, FLOPs, communication and a lower bound of its time",
+        "v5e:4x4,h100:8, and print memory, FLOPs, communication and the shortest possible time",
     )
     args = parser.parse_args(argv)
     args.targets = parse_targets(args.target) if args.target else []
@@ -211,7 +211,7 @@ def run(args: Namespace) -> int:
 
 @contextlib.contextmanager
 def removed_if_refused(folder: Path) -> Iterator[None]:
-    """Deletes a new folder if an error ends the run before its first row or checkpoint."""
+    """Deletes a new folder if a UserError ends the run before its first row or checkpoint."""
     is_new = not folder.exists()
     try:
         yield

@@ -22,10 +22,10 @@
 
 Defaults are in parentheses.
 
-Learning rates and consecutive seeds share a program: they are members of one run. Run the same
-command again: it skips finished runs and resumes interrupted ones. sweep.csv has a row for each
-learning rate of each run. The best member of a model is chosen on validation and reported on the
-test set.
+Learning rates and consecutive seeds are members of one run, which one program trains together. Run
+the same command again: it skips finished runs and resumes interrupted ones. sweep.csv has a row for
+each learning rate of each run. The best row of a model is chosen by validation scores, and its
+scores on the test set are reported.
 """
 
 try:
@@ -130,7 +130,7 @@ def run_search(args: Namespace) -> int:
     args.estimate = Estimator(read.load(write.RESULTS)[0])
     study, runs = search.Search(args, config, space, fields), {}
     code = search.run_search(study, slots, lambda run: job_of_run(args, run), runs)
-    for trial in study.study.get_trials():  # of earlier starts too
+    for trial in study.study.get_trials():  # includes the trials of earlier starts
         if len(trial.params) == len(space):
             run = search.run_of_params(config, trial.params, fields)
             runs.setdefault(job_of_run(args, run).workdir, run)

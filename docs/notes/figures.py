@@ -1,4 +1,4 @@
-"""Draws the figures of the notes: `python docs/notes/figures.py` writes them beside this file."""
+"""Draws the figures of the notes: `python docs/notes/figures.py` writes them into this folder."""
 
 from pathlib import Path
 
@@ -19,7 +19,8 @@ CHANCE_LEVELS = {
     "random transformer, addition": (23.53, 24.8),
     "MixiT, Dyck-1": (96.17, 97.8),
 }
-TAUS = (0.02, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
+TAUS = (0.02, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)  # depth / width
+LAYERS, WIDTH = (1, 5, 25, 50, 150, 250), 50  # of the networks that are measured
 
 
 @figure_style.styled
@@ -51,10 +52,10 @@ def rank_collapse():
         networks = covariance_sde.measure(
             jax.random.key(1),
             phi0,
-            width=50,
-            depth=250,
+            width=WIDTH,
+            depth=LAYERS[-1],
             samples=2000,
-            layers=(1, 5, 25, 50, 150, 250),
+            layers=LAYERS,
         )
         limit = np.abs(covariance_sde.correlation(phi))
         finite = np.abs(covariance_sde.correlation(networks))
@@ -63,7 +64,7 @@ def rank_collapse():
     low, median, high = np.quantile(limit, (0.25, 0.5, 0.75), axis=0)
     axis.fill_between(TAUS, low, high, alpha=0.25, color=COLOURS[0], label="equation, quartiles")
     axis.plot(TAUS, median, color=COLOURS[0], label="equation, median")
-    depths = np.array((1, 5, 25, 50, 150, 250)) / 50
+    depths = np.array(LAYERS) / WIDTH
     axis.plot(
         depths, np.median(finite, 0), "o", color=COLOURS[1], label="networks of width 50, median"
     )

@@ -1,1 +1,1 @@
-"""The common parts of commands: configs on the command line, and printed tables."""
+"""The command `jaxformer`, and the common parts of its programs: configs, flags, printed tables."""

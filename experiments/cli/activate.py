@@ -1,6 +1,7 @@
 """Ends a command with the activation hint if its Python lacks JAX.
 
-Commands import it as `cli.activate`: a script's own folder is on the path when nothing else is.
+Commands import it as `cli.activate`, because Python always puts a script's own folder on the path.
+Their parent package `experiments` may be missing from the path.
 """
 
 import sys

@@ -14,7 +14,8 @@ from jaxformer.core.errors import UserError, check_choice
 
 ROOT = Path(__file__).parents[2]
 FLAG = re.compile(r"""add(?:_argument)?\(\s*"(--[a-z][a-z-]*)\"""")
-# Readline cuts words at "=" and ":", so the part of the word before the last of them is removed.
+# Readline completes only what follows the last "=" or ":" of a word. The script for bash therefore
+# removes the part before it from each completion.
 SCRIPTS = {
     "bash": """_jaxformer() {
     local line="${COMP_LINE:0:COMP_POINT}"
@@ -53,18 +54,21 @@ def complete(line: str, programs: Mapping[str, Any]) -> list[str]:
     program = programs.get(earlier[0])
     if program is None:
         return []
-    if word.startswith("--config=") or (word[:1] != "-" and program.first_flag == "--config"):
-        flag, name = ("--config=", word[9:]) if word.startswith("--config=") else ("", word)
-        return [flag + text for text in complete_config(name)]
+    if word.startswith("--config="):
+        texts = complete_config(word.removeprefix("--config="))
+        return [f"--config={text}" for text in texts]
+    if not word.startswith("-") and program.first_flag == "--config":
+        return complete_config(word)
     if word.startswith("--config."):
-        return [f for f in map("--config.{}=".format, fields(earlier[1:])) if f.startswith(word)]
+        field_flags = [f"--config.{field}=" for field in fields(earlier[1:])]
+        return [flag for flag in field_flags if flag.startswith(word)]
     if word.startswith("-"):
         return [flag for flag in flags(program.module) if flag.startswith(word)]
     return []
 
 
 def flags(module: str) -> list[str]:
-    """Returns the flags that the source of a program adds, and --help."""
+    """Returns --help and the flags that the source of a program adds to its parser."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         return []
@@ -85,7 +89,7 @@ def config_names() -> list[str]:
 def config_path(text: str) -> str:
     """Returns "configs/mixit/retrieval.py:ARGUMENTS" for "mixit/retrieval:ARGUMENTS".
 
-    A text that names no config of the repository is returned as it is: it may be a file.
+    A text that names no config of the repository is returned unchanged, because it may be a file.
     """
     name, colon, arguments = text.partition(":")
     is_name = name in config_names() and not Path(name).is_file()
@@ -111,7 +115,7 @@ def complete_config(text: str) -> list[str]:
 def config_choices(name: str) -> Mapping[str, Iterable[str]]:
     """Returns the arguments of a config with their choices."""
     try:
-        _get_config(name, "?")
+        _get_config(name, "?")  # no config accepts "?", and the error has the choices
     except ConfigError as error:
         return error.choices
     except Exception:

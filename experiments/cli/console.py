@@ -1,4 +1,4 @@
-"""The command `jaxformer`: one name for all programs. It imports a program when that is run."""
+"""The command `jaxformer`: one name for all programs. A program is imported only to run it."""
 
 import ast
 import importlib
@@ -107,8 +107,9 @@ def list_configs(*parts: str) -> list[str]:
     """
     lines = []
     for name in completion.config_names():
-        docstring = ast.get_docstring(ast.parse((ROOT / f"configs/{name}.py").read_text())) or ""
-        lines.append(f"{name:40} {docstring.partition(chr(10))[0]}")
+        module = ast.parse((ROOT / f"configs/{name}.py").read_text())
+        sentence, _, _ = (ast.get_docstring(module) or "").partition("\n")
+        lines.append(f"{name:40} {sentence}")
     lines = [line for line in lines if all(part.lower() in line.lower() for part in parts)]
     if not lines:
         hint = did_you_mean(parts[0], completion.config_names())

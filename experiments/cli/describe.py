@@ -28,7 +28,7 @@ MEANINGS = {
     "share_of_matmul": "speed relative to one large matrix product",
 }
 HIDDEN_METRICS = ("trained_share", "waiting_share", "share_of_matmul")
-# A narrower terminal wraps the lines of a table; rich would cut its numbers.
+# Tables are printed at this width even on a narrower terminal, because rich would cut numbers off.
 LEAST_TABLE_WIDTH = 72
 
 
@@ -96,14 +96,13 @@ def run_title(result: Mapping[str, Any]) -> str:
 def shown_metrics(names: Iterable[str]) -> list[str]:
     """Returns the metrics that answer a question, without groups, unseen examples and costs."""
     names = list(names)
-    shown = [
-        name
-        for name in names
-        if not name.endswith("_unseen")
-        and name.partition("/")[0] not in {*names} - {name}
-        and name not in HIDDEN_METRICS
-    ]
-    return shown or names
+
+    def is_shown(name: str) -> bool:
+        metric, slash, _ = name.partition("/")
+        is_group = bool(slash) and metric in names
+        return not (is_group or name.endswith("_unseen") or name in HIDDEN_METRICS)
+
+    return list(filter(is_shown, names)) or names
 
 
 def meaning(metric: str) -> str:

@@ -1,6 +1,6 @@
 """Configs on the command line: "FILE:ARGUMENTS", and overrides of any field.
 
-Wrong input raises UserError with one line: the expected value, the given one, and the choices.
+Wrong input raises UserError with one line: the expected value, the given value and the choices.
 """
 
 import ast
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 IS_CLONE = (ROOT / "pyproject.toml").is_file()
 # The folder with results/ and runs/: a clone, or the current folder where a wheel is installed.
 WORKSPACE = ROOT if IS_CLONE else Path.cwd()
-MAX_MAGNITUDE = {int: 2**62, float: 3e38}  # of the numbers in fields, by type
+MAX_MAGNITUDE = {int: 2**62, float: 3e38}  # {type: the largest number that a field may have}
 # Names of fields in other libraries, for suggestions.
 FOREIGN_NAMES = {
     "lr": "learning_rate",
@@ -173,10 +173,11 @@ def override(config: ConfigDict, name: str, text: str) -> Any:
         *parents, last = name.split(".")
         hint = did_you_mean(".".join([*parents, FOREIGN_NAMES.get(last, last)]), fields)
         section = ".".join(parents)
-        inside = [f.removeprefix(f"{section}.") for f in fields if f.startswith(f"{section}.")]
-        top = {field.split(".")[0] for field in fields} - {"name", "recipe"}
-        has = f"{section} has" if inside else "It has"
-        choices = ", ".join(sorted(set(inside) or top))
+        prefix = f"{section}."
+        of_section = {f.removeprefix(prefix) for f in fields if f.startswith(prefix)}
+        sections_of_config = {field.split(".")[0] for field in fields} - {"name", "recipe"}
+        has = f"{section} has" if of_section else "It has"
+        choices = ", ".join(sorted(of_section or sections_of_config))
         raise UserError(f"the config has no field {name!r}.{hint} {has}: {choices}.")
     section_config: Any = config
     *parents, last = name.split(".")
@@ -244,10 +245,10 @@ def _parse_value(name: str, text: str, old: Any) -> Any:
 
 
 def _is_like(item: Any, examples: Sequence[Any], is_record: bool = True) -> bool:
-    """Returns whether an item of a sequence has the form of one of the items before.
+    """Returns whether an item of a sequence has the form of one of the examples.
 
-    An item with numbers is a record: each place has a meaning, so the length is checked. Names,
-    such as a layer's heads, and sequences inside a record may be more or fewer.
+    A tuple with numbers is a record: each position has a meaning, so its length is checked. A tuple
+    of names, such as the heads of a layer, and a tuple inside a record may have any length.
     """
     if not isinstance(item, tuple | list):
         kinds = set(map(type, examples))

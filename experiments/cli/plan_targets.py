@@ -5,7 +5,7 @@ when they are loaded:
 
     python -m experiments.cli.plan_targets TARGET FILE:ARGUMENTS [--config.FIELD=VALUE ..]
 
-It prints the plan as one line of JSON.
+This command prints the plan as one line of JSON.
 """
 
 import json
@@ -50,7 +50,7 @@ def plan_targets(
 
 
 def use_no_accelerator() -> None:
-    """Keeps JAX from the drivers of accelerators, whose absence it reports with tracebacks."""
+    """Makes JAX use the CPU only, because its search for missing accelerators prints tracebacks."""
     jax.config.update("jax_platforms", "cpu")
 
 
@@ -83,19 +83,18 @@ def print_plans(plans: Sequence[Plan]) -> None:
     for row in rows:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip())
     for plan in plans:
-        for option in plan.to_try if not plan.fits else ():
-            print(f"{plan.target}: try {option}")
+        if not plan.fits:
+            for option in plan.to_try:
+                print(f"{plan.target}: try {option}")
 
 
 def _row(plan: Plan) -> tuple[str, ...]:
     mesh = " ".join(f"{axis}={size}" for axis, size in plan.mesh.items() if size > 1) or "-"
     free = byte_size(plan.capacity - plan.peak) if plan.fits else "does not fit"
     sent = byte_size(sum(exchange.sent_bytes for exchange in plan.exchanges))
-    time = f"{plan.step_seconds:.3g} s" if plan.seconds else "-"
-    return (
-        *(plan.target, mesh, byte_size(plan.peak), free, f"{plan.flops:.3g}", sent, time),
-        *(plan.bound if plan.seconds else "-", f"{plan.compile_seconds:.0f} s"),
-    )
+    time, bound = (f"{plan.step_seconds:.3g} s", plan.bound) if plan.seconds else ("-", "-")
+    sizes = (byte_size(plan.peak), free, f"{plan.flops:.3g}", sent)
+    return (plan.target, mesh, *sizes, time, bound, f"{plan.compile_seconds:.0f} s")
 
 
 def plan_config(config_file: str, overrides: Mapping[str, str], target: Target) -> Plan:
@@ -111,9 +110,9 @@ def plan_config(config_file: str, overrides: Mapping[str, str], target: Target) 
         )
     devices = build.device_settings(config)
     build.use_one_device(config)
-    phases = getattr(recipe, "phases_of", build.phases)(config)
-    largest = max((phase.setup for phase in phases), key=state_bytes)
-    return plan_step(largest, devices, target)
+    phases_of = getattr(recipe, "phases_of", build.phases)
+    largest_setup = max((phase.setup for phase in phases_of(config)), key=state_bytes)
+    return plan_step(largest_setup, devices, target)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 class Recipe(NamedTuple):
     """The properties of a recipe that commands need before they import it."""
 
-    sections: tuple[str, ...]  # that the recipe uses; others must have their default values
+    sections: tuple[str, ...]  # sections of a config that the recipe uses; others keep defaults
     resumes: bool  # whether a stopped run continues from its last checkpoint
     # Whether more seeds change the results. None: the module's `uses_seeds(config)` decides.
     uses_seeds: bool | None = True

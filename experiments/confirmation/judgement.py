@@ -1,4 +1,4 @@
-"""The verdicts of a confirmation beside the exploratory ones: VERDICTS.json.
+"""The verdicts of a confirmation, compared with the exploratory verdicts: VERDICTS.json.
 
 A row is *confirmed* if the frozen rules give its exploratory verdict again, *reversed* if they give
 the opposite one, *not confirmed* if they cannot tell, and *not yet run* while a run is missing. A
@@ -34,7 +34,7 @@ class Confirmed(NamedTuple):
     item: str
     outcome: str  # one of ORDER
     exploratory: str  # the verdict of the ledger when the plan was made
-    verdict: str  # of the new runs
+    verdict: str  # the verdict of the new runs
     seeds: int
     primary: str  # the sentence of the primary rule
     primary_verdict: str
@@ -70,12 +70,12 @@ def read(file: Path) -> tuple[str, list[Confirmed]]:
     try:
         content = json.loads(file.read_text())
         rows = [Confirmed(**row) for row in content["rows"]]
-        is_whole = content.pop("sum") == config_hash(content)
+        is_unedited = content.pop("sum") == config_hash(content)
     except OSError:
         return "", []
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{file} has no verdicts of confirm.py: {error!r:.100}.") from None
-    if not is_whole:
+    if not is_unedited:
         raise UserError(f"{file} was edited; `jaxformer confirm judge` writes it again.")
     return content["hash"], rows
 
@@ -95,9 +95,10 @@ def _replica(cell: str, number: int) -> str:
 
 
 def _with_replicas(item: Item, row: PlannedRow) -> Item:
-    """Returns the item with its means over splits taken over the replicas of each split too.
+    """Returns the item whose means over splits also include the replicas of each split.
 
-    A replica repeats the run of a split with other data, where a row needs more splits than it has.
+    A replica repeats the run of a split with other data. The plan has replicas for a row that needs
+    more splits than its item has.
     """
     rules: dict[str, Rule] = {}
     for text, rule in item.rules.items():

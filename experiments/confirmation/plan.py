@@ -1,7 +1,7 @@
-"""The plan of a confirmation, PLAN.json: rows, runs, numbers of seeds, and hashes over all of it.
+"""The plan of a confirmation, PLAN.json: rows, runs, numbers of seeds, and hashes of all of them.
 
-A plan is valid while the cells and rules of its rows, the configs of its runs and the modules that
-judge are those that it was made with.
+A plan is valid as long as the cells and rules of its rows, the configs of its runs and the modules
+that judge stay as they were when the plan was made.
 """
 
 import ast
@@ -28,13 +28,13 @@ class PlannedRow(NamedTuple):
 
     paper: str
     item: str
-    digest: str  # of its cells and rules
-    verdict: str  # the exploratory one
+    digest: str  # the hash of its cells and rules
+    verdict: str  # the exploratory verdict
     primary: str  # the sentence of its primary rule
-    seeds: int  # that the row is judged by, of each run that has at least as many
+    seeds: int  # how many seeds of each run the row is judged by; a run may have more
     limit: str  # why fewer seeds are planned than a power of 90 % needs; "" if they suffice
     stage: str
-    cells: Mapping[str, tuple[str, ...]]  # cell -> the names of its runs: several are replicas
+    cells: Mapping[str, tuple[str, ...]]  # cell -> the names of its runs, which are replicas
 
     @property
     def name(self) -> str:
@@ -53,8 +53,8 @@ class PlannedConfig(NamedTuple):
     overrides: Mapping[str, str]
     seeds: int  # 0: the config has its own sample, such as 500 networks
     replica: int  # runs of different replicas have different data
-    digest: str  # of the config with all defaults, without its seeds
-    seconds: float  # estimated
+    digest: str  # the hash of the config with all defaults, without its seeds
+    seconds: float  # the estimated time
 
 
 class Plan(NamedTuple):
@@ -63,8 +63,8 @@ class Plan(NamedTuple):
     name: str
     rows: tuple[PlannedRow, ...]  # in the order in which they are run
     runs: Mapping[str, PlannedConfig]
-    code: str  # the digest of the modules that judge
-    hash: str  # of all the rest
+    code: str  # the hash of the modules that judge
+    hash: str  # the hash of all other fields
 
 
 def write(plan: Plan, file: Path) -> None:
@@ -161,7 +161,7 @@ def code_digest() -> str:
 
 
 def digest_without_seeds(config: str, overrides: Mapping[str, str]) -> str:
-    """Returns the hash of a config with all defaults, whatever its seeds are."""
+    """Returns the hash of a config with all defaults; it does not depend on the seeds."""
     values = flags.to_dict(flags.load_with_overrides(config, overrides))
     values |= {"seed": 0, "n_seeds": 1}
     if "seed" in values.get("data", {}):

@@ -1,10 +1,12 @@
 """Makes the plan of a confirmation from the rows of the ledger.
 
-The number of seeds decides each rule with a power of 90 % if the true distance from its border is
-three quarters of the observed one. A row that held needs all its rules. A row that did not hold
-needs its primary rule if that failed, and otherwise the rule that failed most clearly.
+The planned number of seeds decides a rule with a power of 90 %. It assumes that the true distance
+from the rule's border is three quarters of the observed distance. For a row that held, all rules
+must be decided. For a row that did not hold, the primary rule must be decided if it failed, and
+otherwise the rule that failed most clearly.
 """
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -26,19 +28,19 @@ from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_HELD, NOT_RUN, OPEN, Finding, Rule
 from jaxformer.io.run_folder import config_hash
 
-ASSUMED_SHARE = 0.75  # of the observed distance from a rule's border
+ASSUMED_SHARE = 0.75  # the true distance from a rule's border over the observed distance
 LEAST_SEEDS, MOST_SEEDS = 5, 24
-MOST_SECONDS = 6000  # of a row's runs; fewer seeds are planned if more are too slow
-LARGER_TEST_SET = 10  # times the recorded one
-LEAST_TEST_SET = 20_000  # of a task whose loss is compared with a baseline
-WORTH = {NOT_HELD: 4, HELD: 3, OPEN: 2}  # of a distinct claim; others have half of it
+MOST_SECONDS = 6000  # time of a row's runs; a row that would take longer gets fewer seeds
+LARGER_TEST_SET = 10  # the size of the new test set over that of the recorded one
+LEAST_TEST_SET = 20_000  # examples of a task whose loss is compared with a baseline
+WORTH = {NOT_HELD: 4, HELD: 3, OPEN: 2}  # the worth of a distinct claim; others have half of it
 WORTH_OF_HEADLINE = 6
 STAGES = "ABCDE"
-STAGE_HOURS = (1, 4, 10, 14.5)  # after which a stage ends
+STAGE_HOURS = (1, 4, 10, 14.5)  # hours of all runs so far at which stages A to D end
 
 
 def make(name: str, rows: Sequence[Row], headlines: Collection[str] = ()) -> Plan:
-    """Plans all rows that new seeds can decide, in the order of worth for time.
+    """Plans all rows that new seeds can decide, in the order of their worth per hour.
 
     Args:
       name: the name of the plan.
@@ -63,7 +65,9 @@ def seeds_of_row(row: Row) -> tuple[int, str]:
     for rule, finding in _rules_that_decide(row):
         seeds, reason = _seeds_of_rule(row, rule, finding)
         limit = f"{finding.text}: {reason}" if reason else limit
-        needed = max(needed, seeds or (MOST_SEEDS if reason and row.verdict != OPEN else 0))
+        if reason and row.verdict != OPEN:
+            seeds = seeds or MOST_SEEDS
+        needed = max(needed, seeds)
     affordable = max(int(MOST_SECONDS / _seconds_per_seed(row)), LEAST_SEEDS)
     if needed > affordable:
         needed, limit = affordable, f"{needed} seeds would take too long"
@@ -84,7 +88,7 @@ def _seeds_of_rule(row: Row, rule: Rule, finding: Finding) -> tuple[int, str]:
 def _test_size(record: Record) -> tuple[int, float]:
     """Returns the size of the new test set, and its multiple of the recorded one.
 
-    The set stays as it is where a larger one would take training examples or text away.
+    The test set is not enlarged if this would take examples or text away from training.
     """
     config = record.config
     size = config["data"].get("test_size", 0) if "data" in config else 0
@@ -97,7 +101,7 @@ def _test_size(record: Record) -> tuple[int, float]:
 
 
 def _seconds_per_seed(row: Row) -> float:
-    """Returns the time of a seed of all runs of a row, or of one more split of the data."""
+    """Returns the time that one more seed, or one more split of the data, adds to a row."""
     records = {cell: row.records[cell] for cell in _needed_cells(row.item) & row.records.keys()}
     if splits := _split_cells(row.item):
         return sum(records[cell].seconds["run"] for cell in splits) / len(splits)
@@ -134,7 +138,7 @@ def _planned_row(row: Row, runs: dict[str, PlannedConfig]) -> PlannedRow:
     """Plans a row, and adds its runs to those of other rows."""
     seeds, limit = seeds_of_row(row)
     needed, splits = _needed_cells(row.item), _split_cells(row.item)
-    copies = -(-seeds // len(splits)) if splits else 1
+    copies = math.ceil(seeds / len(splits)) if splits else 1
     cells = {}
     for name, cell in row.item.cells.items():
         if name in needed and name in row.records:
@@ -164,7 +168,7 @@ def _add_run(
     elif is_split:
         seeds = int(values.n_seeds)  # the splits are the sample, not the networks of a split
     elif not record.members:
-        seeds = max(seeds, len(record.seeds))  # a figure, which may need its whole sample
+        seeds = max(seeds, len(record.seeds))  # a figure may need its whole sample
     digest = digest_without_seeds(config, overrides)
     name = config_hash({"config": config, "overrides": overrides, "replica": replica})
     seconds = record.seconds["compile"] + record.seconds["run"] * _work(record, seeds)
@@ -175,7 +179,7 @@ def _add_run(
 
 
 def _overrides(overrides: dict[str, str], record: Record) -> dict[str, str]:
-    """Returns the overrides of a run: the recorded rate alone, and a larger test set."""
+    """Returns the overrides of a run, with the chosen learning rate only and a larger test set."""
     config = record.config
     rates = {m.get("learning_rate") for m in record.members if m.get("chosen", True)}
     if len(rates) == 1 and None not in rates and "optim" in config:
@@ -213,15 +217,15 @@ def _worth(row: Row, headlines: Collection[str]) -> float:
 def _by_worth(
     planned: Iterable[PlannedRow], runs: Mapping[str, PlannedConfig], worth: Mapping[str, float]
 ) -> list[PlannedRow]:
-    """Orders rows by worth for the time of the runs that earlier rows do not make."""
-    left, ordered, made = list(planned), [], set[str]()
+    """Orders rows by worth per hour. The time of a row excludes runs that an earlier row makes."""
+    remaining, ordered, made = list(planned), [], set[str]()
 
-    def price(row: PlannedRow) -> float:
+    def seconds_per_worth(row: PlannedRow) -> float:
         return sum(runs[run].seconds for run in row.runs - made) / worth[row.name]
 
-    while left:
-        best = min(left, key=price)
-        left.remove(best)
+    while remaining:
+        best = min(remaining, key=seconds_per_worth)
+        remaining.remove(best)
         ordered.append(best)
         made.update(best.runs)
     return ordered

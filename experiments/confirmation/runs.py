@@ -1,7 +1,8 @@
 """The runs of a plan: their seeds, their jobs and their records.
 
 Seeds are drawn from the plan's hash, so nobody can have seen or chosen them. Runs that shared a
-seed or a data seed share the new one too, so that they are compared seed by seed as before.
+seed or a data seed in the exploration share the drawn one too. So they are compared seed by seed
+again.
 """
 
 import hashlib
@@ -27,7 +28,14 @@ MAKE_AGAIN = "Remove it and run `jaxformer confirm run` again."
 
 
 def drawn(plan_hash: str, kind: str, original: int, replica: int) -> int:
-    """Returns a number that the plan's hash draws in place of a seed of the exploration."""
+    """Returns the seed that the plan's hash draws in place of a seed of the exploration.
+
+    Args:
+      plan_hash: the hash of the plan.
+      kind: "seed" or "data": the two seeds of a config are drawn independently.
+      original: the seed of the exploration.
+      replica: the number of the replica.
+    """
     text = f"{plan_hash} {kind} {original} {replica}"
     return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) % MOST_DRAWN
 

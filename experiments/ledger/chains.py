@@ -10,6 +10,7 @@ from typing import Any
 from theory.attention_paths.diagnostics import doubts
 
 NOT_TRUSTED = "its chains are not to be trusted"  # the beginning of the reason
+# {figure: the beginning of the names of its sampled metrics}
 SAMPLED = {"paths_accuracy": "accuracy_sampled", "paths_order_parameter": "E[U]/"}
 
 
@@ -25,9 +26,10 @@ def distrust(content: Mapping[str, Any]) -> str:
 
 
 def trusted_metrics(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the metrics and timings of a record; sampled metrics without diagnostics lose errors.
+    """Returns the metrics and timings of a record, of which sampled ones may lose their errors.
 
-    Older records have their timings among the metrics.
+    Sampled metrics of a figure without diagnostics get no standard error. Older records have their
+    timings among the metrics.
     """
     timing, figure = content.get("timing") or {}, content["config"].get("figure", {})
     timing = {name: {"mean": value, "sem": None, "n": 0} for name, value in timing.items()}

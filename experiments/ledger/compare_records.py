@@ -38,8 +38,8 @@ class Pair(NamedTuple):
     def columns(self) -> list[str]:
         """Returns a table row: cell, metric, rerun, recorded, paper, difference, verdict."""
         gap, half, sem = self.difference.gap, self.difference.half, self.difference.sem
-        pairs = self.difference.pairs
-        seeds = f" ({pairs} seeds)" if pairs else ""
+        n_seeds = self.difference.pairs
+        seeds = f" ({n_seeds} seeds)" if n_seeds else ""
         error = "" if math.isinf(half) else f" ± {sem:.2g}"
         text = "0" if self.verdict == SAME else f"{gap:+.2g}{error}{seeds}"
         paper = tables.number(self.published)
@@ -60,7 +60,10 @@ def pairs(row: Row, cell: str, rerun: Record) -> list[Pair]:
 
 
 def setting_differences(rerun: Record, record: Record) -> list[str]:
-    """Lists scale, seeds, versions and devices that differ, which may explain other bits."""
+    """Returns a line for each setting that differs and may explain a difference of the metrics.
+
+    In a line, "here" is the rerun and "there" is the record.
+    """
     lines = []
     if rerun.scale != record.scale:
         lines.append(f"scale {rerun.scale} here, {record.scale} there")
@@ -86,8 +89,9 @@ def compare_metric(
     shared = [seed for seed in left.by_seed if seed in right.by_seed]
     gaps = [abs(left.by_seed[s] - right.by_seed[s]) for s in shared] or [abs(compared.gap)]
     largest = max(abs(value["mean"]) for value in values)
-    other_seeds = {*left.by_seed} != {*right.by_seed}
-    if max(gaps) == 0 and (other_seeds or values[0] == values[1]):
+    # Runs with the same seeds must also have the same mean and error.
+    has_other_seeds = {*left.by_seed} != {*right.by_seed}
+    if max(gaps) == 0 and (has_other_seeds or values[0] == values[1]):
         verdict = SAME
     elif max(gaps) <= ROUNDING_LIMIT * largest:
         verdict = ROUNDING

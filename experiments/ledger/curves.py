@@ -19,7 +19,7 @@ Curves = dict[str, dict[str, list[tuple[int, list[float | None]]]]]
 
 
 class CurveFile(Mapping):
-    """The curves of a CSV file. They are parsed when they are used, and few of them are kept."""
+    """The curves of a CSV file, parsed when they are used. The last 64 files stay in memory."""
 
     def __init__(self, file: Path):
         self.file = file
@@ -98,11 +98,15 @@ def _not_finite(metric: str, step: Any, numbers: Any) -> ValueError:
 
 
 def _columns(name: str, values: Any) -> list[tuple[str, list[float | None]]]:
-    """Returns (metric, a value for each member); several values of a member become metrics."""
-    values = values if isinstance(values, list) else [values]
-    if values and isinstance(values[0], list):
-        return [(f"{name}/{i}", list(numbers)) for i, numbers in enumerate(zip(*values))]
-    return [(name, values)]
+    """Returns (metric, a value for each member) of each metric that a row has under a name.
+
+    The values may be one number, a number for each member, or a list for each member. Each position
+    of such lists becomes a metric.
+    """
+    by_member = values if isinstance(values, list) else [values]
+    if by_member and isinstance(by_member[0], list):
+        return [(f"{name}/{i}", list(numbers)) for i, numbers in enumerate(zip(*by_member))]
+    return [(name, by_member)]
 
 
 def _thin(rows: list[Any]) -> list[Any]:

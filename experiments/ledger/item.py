@@ -114,7 +114,7 @@ def _checked(item: Item, paper: str) -> Item:
         check_choice(f"primary rule of {paper} {item.name}", item.primary, item.rules)
     if not (item.rules or item.defines or item.needs):
         raise UserError(f"{paper} {item.name} claims something and has no rule that tests it.")
-    rules, checks = (_with_cells(item, paper, given) for given in (item.rules, item.checks))
+    rules, checks = (_with_cells(item, paper, by_text) for by_text in (item.rules, item.checks))
     for text, rule in (*rules.items(), *checks.items()):
         if not rule.can_fail():
             raise UserError(f"a rule of {paper} {item.name} cannot fail: {text!r}.")
@@ -151,16 +151,17 @@ def config_string(cell: Cell, scale: str) -> str:
     return f"{cell.config}{',' if ':' in cell.config else ':'}scale={scale}"
 
 
-def _with_cells(item: Item, paper: str, given: Mapping[str, Rule]) -> dict[str, Rule]:
+def _with_cells(item: Item, paper: str, by_text: Mapping[str, Rule]) -> dict[str, Rule]:
     """Returns the rules; a side that names no cell gets the item's only cell.
 
     Raises UserError if a rule names a cell that the item does not have.
     """
     only_cell = next(iter(item.cells)) if len(item.cells) == 1 else ""
     rules = {}
-    for text, rule in given.items():
+    for text, rule in by_text.items():
         left, right = (s._replace(cell=s.cell or only_cell) if s.metric else s for s in rule.sides)
-        for cell in (cell for side in (left, right) if side.metric for cell in side.cells):
+        named_cells = [cell for side in (left, right) if side.metric for cell in side.cells]
+        for cell in named_cells:
             if cell not in item.cells:
                 raise unknown(f"cell in a rule of {paper} {item.name}:", cell, item.cells)
         rules[text] = rule._replace(left=left, right=right)

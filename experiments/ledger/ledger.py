@@ -83,7 +83,8 @@ def judge(
     """
     records, problems = {}, []
     sides = [side for rule in item.rules.values() for side in rule.sides]
-    has_rule = {side.cell for side in sides if side.metric == DIVERGED}  # of divergence
+    # Cells whose rules are about divergence: that seeds diverge is no problem of these cells.
+    expected_to_diverge = {side.cell for side in sides if side.metric == DIVERGED}
     for name, cell in item.cells.items():
         for scale in dict.fromkeys((*cell.scales, *also)):
             try:
@@ -95,13 +96,14 @@ def judge(
                 records[name] = max(same, key=lambda record: len(record.seeds))
                 if len(same) > 1:
                     problems.append(f"{name}: {len(same)} records; the one of most seeds is shown.")
-                problems += _divergence_problem(name, records[name]) if name not in has_rule else []
+                if name not in expected_to_diverge:
+                    problems += _divergence_problem(name, records[name])
                 break
     findings = judge_records(item, records, problems)
     checks = tuple(_judged(records, text, rule, problems) for text, rule in item.checks.items())
-    names = [name for record in records.values() for name in record.baselines]
-    if records and item.baseline and item.baseline not in names:
-        problems.append(str(unknown("baseline", item.baseline, set(names))))
+    baselines = {name for record in records.values() for name in record.baselines}
+    if records and item.baseline and item.baseline not in baselines:
+        problems.append(str(unknown("baseline", item.baseline, baselines)))
     verdict = overall(findings)
     if item.defines or (item.needs and not item.rules):
         verdict = DEFINITION if item.defines else MISSING
@@ -165,11 +167,15 @@ def cell_key(cell: Cell, scale: str) -> str:
 
 
 def _mark_stale(row: Row, stale: Mapping[tuple, Record], also: tuple[str, ...]) -> Row:
-    outdated = {
-        name: stale[cell_address]
-        for name, cell in row.item.cells.items()
-        for scale in reversed((*cell.scales, *also))  # the best is the last
-        if name not in row.records
-        and (cell_address := address(config_string(cell, scale), cell.overrides)) in stale
-    }
+    """Returns the row with the stale record of each cell that has no other record."""
+    outdated = {}
+    for name, cell in row.item.cells.items():
+        if name in row.records:
+            continue
+        addresses = [
+            address(config_string(cell, scale), cell.overrides) for scale in (*cell.scales, *also)
+        ]
+        # The scales of a cell begin with the best one.
+        if (first := next((a for a in addresses if a in stale), None)) is not None:
+            outdated[name] = stale[first]
     return row._replace(stale=outdated)

@@ -1,7 +1,8 @@
 """Names of the metrics and baselines that a run will report.
 
 A task declares its names (`Task.declared`). The names of a figure, or of a task without a
-declaration, are unknown before there is a record. The ledger then lists a metric that is missing.
+declaration, are unknown before there is a record. A rule that names a missing metric of such a run
+is found only when the ledger reads the record.
 """
 
 import functools
@@ -16,9 +17,10 @@ from jaxformer.tasks.disk import DiskTask
 from jaxformer.tasks.task import Task
 
 RECIPES = ("train", "look")  # recipes that report the metrics of the task
-HEAD_METRICS = ("pairing", "induction")  # that `look` adds for each layer, with chance levels
-HEAD_CUTS = ("strongest head cut", "weakest head cut", "all heads cut")  # of accuracies of `look`
-ALWAYS = ("trained_share",)
+# The recipe `look` adds these scores of each layer, and the accuracies after these cuts of heads.
+HEAD_METRICS = ("pairing", "induction")
+HEAD_CUTS = ("strongest head cut", "weakest head cut", "all heads cut")
+ALWAYS = ("trained_share",)  # metrics of every run
 
 
 class Names(NamedTuple):

@@ -1,4 +1,4 @@
-"""Sizes of networks, width × layers: ours beside the paper's."""
+"""Sizes of networks as width × layers, for our runs and for the paper's."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,11 +18,12 @@ def sizes(row: Row) -> str:
     for name, record in row.records.items():
         if ours := network_size(record.config):
             cell = row.item.cells[name]
-            others = {n: v for n, v in cell.overrides.items() if n != "model.width"}
             if OURS in row.item.flags:
                 return ours
+            # An override of the width belongs to our scale; the paper's width is in the config.
+            overrides = {n: v for n, v in cell.overrides.items() if n != "model.width"}
             try:
-                paper = flags.load_with_overrides(config_string(cell, "paper"), others)
+                paper = flags.load_with_overrides(config_string(cell, "paper"), overrides)
             except UserError:  # the config has no scale "paper"
                 return ours
             return f"{ours} of {network_size(flags.to_dict(paper))}"
@@ -42,10 +43,10 @@ def network_size(config: Mapping[str, Any]) -> str:
     return " × ".join(str(part) for part in parts if part)
 
 
-def _range(widths: Any) -> str:
-    if not isinstance(widths, list | tuple) or not widths:
+def _range(values: Any) -> str:
+    if not isinstance(values, list | tuple) or not values:
         return ""
-    return f"{min(widths)} to {max(widths)}"
+    return f"{min(values)} to {max(values)}"
 
 
 def _list_length(section: Mapping[str, Any]) -> int:

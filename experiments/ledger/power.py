@@ -10,7 +10,7 @@ from experiments.ledger.rules import Rule
 from experiments.ledger.statistics import Difference, clopper_pearson, quantile
 
 POWER = 0.9  # the probability that the interval excludes the border
-MAX_SEEDS = 64  # that `seeds_for_rule` suggests
+MAX_SEEDS = 64  # the largest number that `seeds_for_rule` suggests
 TEST_SET = "the test set is too small"
 
 
@@ -35,10 +35,12 @@ def seeds_for_rule(
         return 0, "no number of it depends on seeds"
     if math.isinf(compared.half):
         return n + 2, ""  # the error is known only after more seeds
-    if compared.share is not None:
-        distance *= math.copysign(1, gap - rule.by) * (-1 if rule.right.metric else 1)
-        border = compared.share - distance / share
-        return seeds_for_share(border + distance, border, most), ""
+    if compared.share is not None:  # the rule compares a share of the seeds with a number
+        share_is_left = not rule.right.metric
+        is_above = (gap > rule.by) == share_is_left
+        signed_distance = distance if is_above else -distance
+        border = compared.share - signed_distance / share
+        return seeds_for_share(border + signed_distance, border, most), ""
     if quantile(math.inf) * compared.test >= distance:
         return 0, TEST_SET
     spread = compared.sem * math.sqrt(n)
@@ -75,7 +77,7 @@ def seeds_for_share(share: float, border: float, most: int = MAX_SEEDS) -> int:
     """Returns the number of seeds whose Clopper-Pearson interval excludes the border, or 0.
 
     Args:
-      share: the assumed share of the seeds that have an outcome.
+      share: the assumed probability of the outcome for a seed.
       border: the border of the rule.
       most: the largest number of seeds.
     """
@@ -84,11 +86,12 @@ def seeds_for_share(share: float, border: float, most: int = MAX_SEEDS) -> int:
     for seeds in range(2, most + 1):
         intervals = [clopper_pearson(hits / seeds, seeds) for hits in range(seeds + 1)]
         if share > border:
-            least = sum(low <= border for low, _ in intervals)
-            reached = 1 - float(bdtr(least - 1, seeds, share))
+            # So many seeds with the outcome are needed for an interval above the border.
+            least_hits = sum(low <= border for low, _ in intervals)
+            probability = 1 - float(bdtr(least_hits - 1, seeds, share))
         else:
             most_hits = sum(high < border for _, high in intervals) - 1
-            reached = float(bdtr(most_hits, seeds, share)) if most_hits >= 0 else 0.0
-        if reached >= POWER:
+            probability = float(bdtr(most_hits, seeds, share)) if most_hits >= 0 else 0.0
+        if probability >= POWER:
             return seeds
     return 0

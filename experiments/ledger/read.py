@@ -22,7 +22,7 @@ from jaxformer.core.errors import UserError, one_line
 from jaxformer.io.atomic_files import json_value
 from jaxformer.io.run_folder import Workdir
 
-SEED_FIELDS = ("seed", "n_seeds")  # overrides in which records of one config differ most
+SEED_FIELDS = ("seed", "n_seeds")  # overrides that may differ between records of one config
 
 
 def load(folder: Path) -> tuple[list[Record], list[str]]:
@@ -49,7 +49,7 @@ def load_runs(folder: Path) -> tuple[list[Record], list[str]]:
         try:
             for name in ("result.json", "config.json", "metrics.jsonl"):
                 if (workdir / name).exists():
-                    validate_record.regular(workdir / name)
+                    validate_record.regular_file(workdir / name)
             logged = curves.checked(curves.of_rows(workdir.rows()))
             files = {"figure": workdir / "figure.png", "table": workdir / "arrays.npz"}
             records.append(_record(as_json(workdir), logged, file.parent, files, problems))
@@ -65,6 +65,7 @@ def stale(record: Record) -> str:
     try:
         config = config_of_command(record.config_file, record.overrides)
     except UserError as error:
+        # The list of choices at the end of the message is left out.
         reason = str(error).partition(" There are ")[0].partition(" The choices are")[0]
         return f"its config is gone: {reason}"
     is_same = json.dumps(config, sort_keys=True) == json.dumps(record.config, sort_keys=True)
@@ -78,7 +79,7 @@ def stale(record: Record) -> str:
 
 
 def config_of_command(config_file: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the config of a record's command as JSON has it.
+    """Returns the config of a record's command as JSON values.
 
     Records that differ in their seeds alone share one loaded config.
     """
@@ -106,24 +107,24 @@ def _record(
     present: dict[str, Any] = {name: file for name, file in files.items() if file.exists()}
     record = Record.from_json(content, curves=logged, where=_short_path(where), **present)
     damaged = {}
-    for name, what in (("figure", "figure is damaged"), ("table", "figure's numbers are damaged")):
+    damages = {"figure": "the figure is damaged", "table": "the figure's numbers are damaged"}
+    for name, damage in damages.items():
         try:
             _check_companion(name, record)
         except Exception as error:
-            problems.append(
-                _problem(f"{_short_path(present[name])}: the {what} and not shown", error)
-            )
+            where_it_is = _short_path(present[name])
+            problems.append(_problem(f"{where_it_is}: {damage} and not shown", error))
             damaged[name] = None
-    why, metrics = stale(record) or chains.distrust(content), chains.trusted_metrics(content)
-    members = PackedList(record.members)
-    return replace(record, stale=why, metrics=metrics, members=members, **damaged)
+    reason = stale(record) or chains.distrust(content)
+    metrics, members = chains.trusted_metrics(content), PackedList(record.members)
+    return replace(record, stale=reason, metrics=metrics, members=members, **damaged)
 
 
 def _check_companion(name: str, record: Record) -> None:
     """Raises unless a companion file of a record can be shown."""
     if name == "figure" and record.figure:
         validate_record.check_picture(
-            validate_record.regular(record.figure, validate_record.MAX_TEXT_BYTES).read_bytes()
+            validate_record.regular_file(record.figure, validate_record.MAX_TEXT_BYTES).read_bytes()
         )
     if name == "table" and record.table:
         if record.table.suffix == ".npz":

@@ -16,7 +16,7 @@ from jaxformer.io.run_folder import config_hash
 from jaxformer.training.result import validated
 
 SCHEMA = 2  # of a record's JSON; a record with another schema is refused
-MEAN = ("mean", "sem", "n")
+MEAN_FIELDS = ("mean", "sem", "n")
 SAFE_NAME = re.compile(r"\w[\w.-]{0,180}-[0-9a-f]{12}", re.ASCII)  # cannot leave the folder
 
 
@@ -37,10 +37,10 @@ class Record:
     environment: dict[str, Any]
     curves: Mapping[str, Any]  # curves.Curves
     key: str = ""  # the hash of its config without the number of seeds
-    content_hash: str = ""  # of its config; equals `config_hash` unless the config was edited
+    content_hash: str = ""  # the hash of `config`; equals `config_hash` unless it was edited
     steps: int | None = None  # training steps; None for a figure
     alarms: list[str] = field(default_factory=list)  # problems that did not stop the run
-    stale: str = ""  # why it does not count
+    stale: str = ""  # why the record does not count; "" if it counts
     where: str = ""  # the file or run folder
     figure: Path | None = None
     table: Path | None = None  # the numbers behind the figure
@@ -63,8 +63,8 @@ class Record:
         }
         for name, kind in needed.items():
             if not isinstance(content.get(name), kind):
-                came = f"{content.get(name)!r:.40}"
-                raise ValueError(f"{name!r} should be a {kind.__name__}, it is {came}")
+                got = f"{content.get(name)!r:.40}"
+                raise ValueError(f"{name!r} should be a {kind.__name__}, it is {got}")
         values = {name: content[name] for name in needed}
         optional = {name: content[name] for name in ("steps", "alarms") if name in content}
         record = cls(**values, **optional, **companions)
@@ -75,7 +75,7 @@ class Record:
                 raise ValueError(f"its {name!r} are damaged: {content.get(name)!r:.60}")
         try:
             name = run_name(record.config, record.config_hash)
-            record.address, record.command  # noqa: B018 (raises now instead of later)
+            record.address, record.command  # noqa: B018 (a damaged config raises here)
             identity = build.config_identity(record.config)
             content_hash = validate_record.hash_of_json(identity)
             identity.pop("n_seeds", None)
@@ -108,6 +108,7 @@ class Record:
         return address(self.config_file, self.overrides)
 
     def _sound(self) -> dict[str, bool]:
+        """Returns for each field whether its entries have the right types."""
         config, labels, environment = self.config, self.config["arguments"], self.environment
         rates = [member.get("learning_rate") for member in self.members if type(member) is dict]
         return {
@@ -174,7 +175,9 @@ def at_the_edge(record: Record, by: float = 0.01) -> bool:
 
 
 def _is_mean(value: Any) -> bool:
-    return isinstance(value, dict) and all(_is_number_or_null(value.get(n, "")) for n in MEAN)
+    return isinstance(value, dict) and all(
+        _is_number_or_null(value.get(n, "")) for n in MEAN_FIELDS
+    )
 
 
 def _is_number_or_null(value: Any) -> bool:

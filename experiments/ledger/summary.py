@@ -17,18 +17,20 @@ LEADS = {
 }
 
 
-def of_the_papers(rows: Sequence[Row]) -> list[Row]:
-    """Returns the rows that count as claims of papers: each distinct claim once."""
+def distinct_claims(rows: Sequence[Row]) -> list[Row]:
+    """Returns the rows that count as claims of papers, with each distinct claim once."""
     return [row for row in rows if row.item.is_distinct]
 
 
 def groups(rows: Sequence[Row], paper: str) -> dict[str, list[tuple[Row, str]]]:
     """Returns a paper's tables and figures by verdict, then those that are not counted.
 
-    The text beside a row is its verdict, where the head of the group does not state it.
+    Returns:
+      {heading: [(row, note)]}. The note is the verdict of the row in brackets, or "" if the heading
+      states the verdict.
     """
     paper_rows = [row for row in rows if row.paper.key == paper]
-    claimed = of_the_papers(paper_rows)
+    claimed = distinct_claims(paper_rows)
     own = [row for row in paper_rows if OURS in row.item.flags]
     others = [row for row in paper_rows if not (row.item.is_distinct or OURS in row.item.flags)]
     grouped = {
@@ -49,7 +51,7 @@ def lead(rows: Sequence[Row], paper: str) -> str:
     return " ".join(f"{head}: {names}." for head, names in named.items())
 
 
-def luck(rows: Sequence[Row]) -> str:
+def decisions_after_correction(rows: Sequence[Row]) -> str:
     """Returns how many decisions stand after the correction for the number of rules."""
     decided = [f for row in rows for f in row.findings if f.verdict in (HELD, NOT_HELD)]
     if not decided:
@@ -69,7 +71,7 @@ def luck(rows: Sequence[Row]) -> str:
 
 def verdict_counts(rows: Sequence[Row]) -> str:
     """Returns one sentence with the number of claims by verdict."""
-    claims = of_the_papers(rows)
+    claims = distinct_claims(rows)
     held, failed, open_ = (
         sum(row.verdict == verdict for row in claims) for verdict in (HELD, NOT_HELD, OPEN)
     )
@@ -79,18 +81,18 @@ def verdict_counts(rows: Sequence[Row]) -> str:
     )
 
 
-def late(rows: Sequence[Row]) -> str:
+def late_rules(rows: Sequence[Row]) -> str:
     """Returns how many verdicts have rules that were written after their numbers."""
     decided = (HELD, NOT_HELD, OPEN)
-    judged = [row.item for row in of_the_papers(rows) if row.verdict in decided]
+    judged = [row.item for row in distinct_claims(rows) if row.verdict in decided]
     return (
         f"{sum(i.late for i in judged)} of the {len(judged)} claims with a verdict have rules that "
         "were written after some of their numbers were known; the results pages flag them."
-        f"{apart(rows)}"
+        f"{not_counted(rows)}"
     )
 
 
-def apart(rows: Sequence[Row]) -> str:
+def not_counted(rows: Sequence[Row]) -> str:
     """Returns how many rows the counts leave out, and why."""
     reasons = {
         "repeat a claim": sum(bool(row.item.repeats) for row in rows),

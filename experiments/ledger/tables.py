@@ -14,8 +14,8 @@ from experiments.ledger.rules import HELD, NOT_RUN, OPEN, Finding, Side, overall
 from jaxformer.core.text_format import number, with_error
 
 COLUMNS = ("cell", "metric", "published", "measured", "sem", "n", "baseline", "scale", "verdict")
-MORE = ("baseline_name", "commit", "record")  # further columns of the CSV
-SHOWN = 6  # how many metrics of a record are shown if no rule selects them
+MORE_COLUMNS = ("baseline_name", "commit", "record")  # further columns of the CSV
+MAX_METRICS = 6  # how many metrics of a record are shown if no rule selects them
 LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX |= {"–": "--", "²": r"$^2$"} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
 SYMBOLS = {"±": "pm", "≤": "leq", "≥": "geq", "×": "times", "·": "cdot", "∞": "infty"}
@@ -71,9 +71,10 @@ def lines(row: Row) -> list[Line]:
             if metric == row.item.metric:
                 published, baselines = cell.published, record.baselines if record else {}
             baseline = next((b for b in trivial if b in baselines), "")
-            numbers = (published, record and record.metrics.get(metric), baselines.get(baseline))
-            judged = verdict_of(row, name, metric)
-            shown.append(Line(name, metric, *numbers, baseline, judged, record, stale))
+            value = record.metrics.get(metric) if record else None
+            numbers = (published, value, baselines.get(baseline))
+            verdict = verdict_of(row, name, metric)
+            shown.append(Line(name, metric, *numbers, baseline, verdict, record, stale))
     return shown
 
 
@@ -104,12 +105,12 @@ def stale_lines(row: Row) -> list[str]:
     for name, record in row.stale.items():
         reasons.setdefault((record.standing, record.stale), []).append(name)
     return [
-        f"{word.capitalize()}, so it decides nothing: {', '.join(names)}: {text}"
-        for (word, text), names in reasons.items()
+        f"{standing.capitalize()}, so it decides nothing: {', '.join(names)}: {reason}"
+        for (standing, reason), names in reasons.items()
     ]
 
 
-def missing(row: Row) -> dict[str, str]:
+def missing_commands(row: Row) -> dict[str, str]:
     """Returns for each missing cell the command at the last (cheapest) of its scales."""
     return {
         name: f"{flags.run_command(config_string(cell, cell.scales[-1]), cell.overrides)} --record"
@@ -137,8 +138,8 @@ def seeds_needed(row: Row) -> tuple[int, str]:
     Returns:
       (seeds, "")      the number of seeds
       (0, the reason)  if no number of seeds decides them
-      (0, "")          if seeds are not what is missing: the row is decided, a run is missing,
-                       a rule is about a mean over splits, or a figure draws its own samples
+      (0, "")          if the row is decided, a run is missing, a rule is about a mean over splits,
+                       or a figure draws its own samples
     """
     has_members = any(len(record.members) > 1 for record in row.records.values())
     if row.verdict != OPEN or not has_members:
@@ -158,8 +159,8 @@ def seeds_needed(row: Row) -> tuple[int, str]:
     return needed, ""
 
 
-def decided(row: Row) -> str:
-    """Returns, if some rules lack a run, how many do not, such as "runs for 3 of 4 rules"."""
+def rules_with_runs(row: Row) -> str:
+    """Returns a text such as "runs for 3 of 4 rules" if some rules lack a run, else ""."""
     n_lacking = sum(finding.verdict == NOT_RUN for finding in row.findings)
     if row.verdict == NOT_RUN or not n_lacking:
         return ""
@@ -193,7 +194,7 @@ def name_of(row: Row) -> str:
 
 def as_csv(row: Row) -> str:
     """Returns the lines of a row as CSV."""
-    return csv_text([[*COLUMNS, *MORE], *map(_csv_cells, lines(row))])
+    return csv_text([[*COLUMNS, *MORE_COLUMNS], *map(_csv_cells, lines(row))])
 
 
 def ledger_as_csv(rows: Sequence[Row]) -> str:
@@ -201,7 +202,7 @@ def ledger_as_csv(rows: Sequence[Row]) -> str:
 
     Each line has its paper, the name and the verdict of its row, and the columns of `as_csv`.
     """
-    head = ["paper", "row", "verdict of row", *COLUMNS, *MORE]
+    head = ["paper", "row", "verdict of row", *COLUMNS, *MORE_COLUMNS]
     cells = (
         [row.paper.key, row.item.name, row.verdict, *_csv_cells(line)]
         for row in rows
@@ -211,7 +212,7 @@ def ledger_as_csv(rows: Sequence[Row]) -> str:
 
 
 def _csv_cells(line: Line) -> list[Any]:
-    """Returns a line with all digits of a float32; those behind them are rounding."""
+    """Returns the cells of a line, with the nine significant digits of a float32."""
     value, record = line.value or {"mean": None, "sem": None, "n": None}, line.record
     values = (line.published, value["mean"], value["sem"], value["n"], line.baseline)
     numbers = [float(f"{x:.9g}") if isinstance(x, float) else x for x in values]
@@ -222,7 +223,7 @@ def _csv_cells(line: Line) -> list[Any]:
 
 def as_latex(row: Row) -> str:
     """Returns a LaTeX tabular that needs no package."""
-    out = [
+    latex_lines = [
         " ".join(f"% {row.paper.source}, {row.item.name}: {row.item.claim}".split()),
         r"\begin{tabular}{llrrrrll}",
         r"\hline",
@@ -233,7 +234,7 @@ def as_latex(row: Row) -> str:
         r"\end{tabular}",
         "",
     ]
-    return "\n".join(out)
+    return "\n".join(latex_lines)
 
 
 def latex(text: str) -> str:
@@ -244,12 +245,13 @@ def latex(text: str) -> str:
 def _metrics(row: Row, record: Record | None, rule_metrics: dict[str, None]) -> list[str]:
     """Returns the metrics to show of a cell.
 
-    A cell with a record shows the metrics of the item and its rules that the record has. A cell
-    without a record shows a single metric, or "" if none is its own.
+    A cell with a record shows the metric of the item and those of its rules, if the record has
+    them. A cell without a record shows one metric: that of the item if the item's rules use it, or
+    else the first metric of the rules about this cell. It is "" if no rule is about this cell.
     """
     if record is None:
-        ruled = {side.metric for rule in row.item.rules.values() for side in rule.sides}
-        shows_metric = row.item.metric in rule_metrics or row.item.metric in ruled or not ruled
-        return [row.item.metric] if shows_metric else [*rule_metrics][:1] or [""]
+        of_all_rules = {side.metric for rule in row.item.rules.values() for side in rule.sides}
+        is_used = row.item.metric in {*rule_metrics, *of_all_rules} or not of_all_rules
+        return [row.item.metric] if is_used else [*rule_metrics][:1] or [""]
     names = [name for name in (row.item.metric, *rule_metrics) if name in record.metrics]
-    return list(dict.fromkeys(names)) or list(record.metrics)[:SHOWN]
+    return list(dict.fromkeys(names)) or list(record.metrics)[:MAX_METRICS]

@@ -3,7 +3,7 @@
     python -m experiments.ledger.tolerances
 
 A margin or a tolerance is the number `by` of a rule: left > right + by, or |left - right| <= by.
-Constants on one side of a rule, such as an accuracy of 95 %, stay.
+Constants on one side of a rule, such as an accuracy of 95 %, are not changed.
 """
 
 import sys
@@ -34,9 +34,12 @@ def main(argv: Sequence[str]) -> int:
 def rows_that_change(
     papers: Mapping[str, Paper], records: list[Record]
 ) -> dict[str, tuple[str, str, str]]:
-    """Returns the verdicts of rows whose verdict changes: as is, at half of `by` and at twice."""
-    runs = [ledger(_scaled(papers, factor), records) for factor in (1.0, *FACTORS)]
-    verdicts = {_name(rows[0]): tuple(row.verdict for row in rows) for rows in zip(*runs)}
+    """Returns three verdicts of each row whose verdict changes, by the name of the row.
+
+    The verdicts are those with `by` unchanged, halved and doubled.
+    """
+    ledgers = [ledger(_scaled(papers, factor), records) for factor in (1.0, *FACTORS)]
+    verdicts = {_name(rows[0]): tuple(row.verdict for row in rows) for rows in zip(*ledgers)}
     return {name: values for name, values in verdicts.items() if len({*values}) > 1}
 
 

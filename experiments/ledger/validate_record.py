@@ -18,24 +18,24 @@ from typing import Any
 
 from jaxformer.io.atomic_files import dumps
 
-LARGEST = 1e300  # magnitude of a number; larger ones overflow when they are squared or added
+LARGEST = 1e300  # the limit of a number's magnitude: sums of larger ones overflow
 MAX_TEXT_BYTES = 16_000_000  # of a record or of its table
 MAX_ARRAY_BYTES = 4_000_000_000  # of the unpacked arrays of a figure
 MAX_PICTURE_SIDE, MAX_PIXELS = 20_000, 50_000_000
 
 
-def regular(file: Path, most: float = math.inf) -> Path:
+def regular_file(file: Path, max_bytes: float = math.inf) -> Path:
     """Returns the path if it is a regular file: reading a pipe or a device may never end."""
     if not file.is_file():
         raise ValueError("it is not a file")
-    if file.stat().st_size > most:
-        raise ValueError(f"it has more than {most:,} bytes")
+    if file.stat().st_size > max_bytes:
+        raise ValueError(f"it has more than {max_bytes:,} bytes")
     return file
 
 
 def text(file: Path) -> str:
     """Returns the text of a file of at most MAX_TEXT_BYTES."""
-    return regular(file, MAX_TEXT_BYTES).read_text(encoding="utf-8")
+    return regular_file(file, MAX_TEXT_BYTES).read_text(encoding="utf-8")
 
 
 def content(file: Path) -> Any:
@@ -82,14 +82,15 @@ def check_picture(png: bytes) -> None:
     """Raises unless the bytes are a complete PNG with valid checksums and a bounded size."""
     if not png.startswith(b"\x89PNG\r\n\x1a\n"):
         raise ValueError("it is not a PNG")
-    at, kinds = 8, []
-    while at < len(png):
-        (size,) = struct.unpack(">I", png[at : at + 4].ljust(4, b"\xff"))
-        body, crc = png[at + 4 : at + 8 + size], png[at + 8 + size : at + 12 + size]
+    start, kinds = 8, []  # of each chunk: 4 bytes of size, 4 of kind, the data, 4 of checksum
+    while start < len(png):
+        (size,) = struct.unpack(">I", png[start : start + 4].ljust(4, b"\xff"))
+        end = start + 8 + size
+        body, crc = png[start + 4 : end], png[end : end + 4]
         if len(crc) < 4 or zlib.crc32(body) != int.from_bytes(crc):
             raise ValueError("a part of it is damaged")
         kinds.append(body[:4])
-        at += 12 + size
+        start = end + 4
     wide, high = struct.unpack(">II", png[16:24]) if kinds[:1] == [b"IHDR"] else (0, 0)
     if kinds[-1:] != [b"IEND"] or not 0 < max(wide, high) <= MAX_PICTURE_SIDE:
         raise ValueError(f"it has no end, or {wide} x {high} pixels")
@@ -105,9 +106,9 @@ def check_picture(png: bytes) -> None:
 
 
 def check_arrays(npz: Path) -> None:
-    """Raises unless the unpacked arrays have at most MAX_ARRAY_BYTES."""
+    """Raises unless the arrays have at most MAX_ARRAY_BYTES when they are unpacked."""
     try:
-        with zipfile.ZipFile(regular(npz)) as archive:
+        with zipfile.ZipFile(regular_file(npz)) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
     except zipfile.BadZipFile:
         raise ValueError("it is not a file of arrays") from None

@@ -28,14 +28,14 @@ from jaxformer.io.run_folder import Workdir
 
 RESULTS = WORKSPACE / "results"
 SUFFIXES = (".json", ".curves.csv", ".png", ".csv")
-MAX_WHOLE_VALUES = 1250  # of an array that is not thinned
-MAX_AXIS_ENTRIES = 24  # of an axis of a thinned array
-MAX_LEADING_ENTRIES = 5  # of an axis before the last two: a run has five seeds
+MAX_WHOLE_VALUES = 1250  # values of an array that is not thinned
+MAX_AXIS_ENTRIES = 24  # entries that remain of the last two axes of a thinned array
+MAX_LEADING_ENTRIES = 5  # entries that remain of an axis before them; a run has five seeds
 PALETTE_SIZES = (32, 48, 64, 96, 128, 256)  # the smallest file without a visible error wins
-MAX_CHANGE = 16  # of 255, of a colour channel at antialiased edges
+MAX_CHANGE = 16  # the largest change of a colour channel (0 to 255), at antialiased edges
 # Larger changes than SMALL_CHANGE at many pixels would show as bands in a colour map.
 SMALL_CHANGE, MAX_CHANGED_SHARE = 2, 0.06
-MAX_COLOURS = 20_000  # of a picture for which palettes are tried
+MAX_COLOURS = 20_000  # a picture with more colours, such as a photo, gets no palette
 
 
 def write_record(workdir: Workdir) -> Path:
@@ -44,7 +44,7 @@ def write_record(workdir: Workdir) -> Path:
     file = record_file(config["config"], config["config_hash"])
     file.parent.mkdir(exist_ok=True)
     if (workdir / "figure.png").exists():
-        write_atomically(companion(file, ".png"), small(workdir / "figure.png"))
+        write_atomically(companion(file, ".png"), smallest_png(workdir / "figure.png"))
     if (workdir / "arrays.npz").exists():
         write_atomically(companion(file, ".csv"), table(workdir / "arrays.npz").encode())
     if text := curves.as_csv(curves.of_rows(workdir.rows())):
@@ -60,7 +60,7 @@ def record_file(config: Mapping[str, Any], config_hash: str) -> Path:
 
 
 def companion(file: Path, suffix: str) -> Path:
-    """Returns a companion file of a record by its suffix."""
+    """Returns the path of a companion file of a record, which has this suffix."""
     return file.with_name(file.name.removesuffix(".json") + suffix)
 
 
@@ -81,14 +81,14 @@ def compact(record: Mapping[str, Any]) -> str:
 
 
 @functools.cache
-def small(figure: Path) -> bytes:
+def smallest_png(figure: Path) -> bytes:
     """Returns the figure as the smallest PNG without a visible error."""
     from PIL import Image
 
     content = figure.read_bytes()
     with Image.open(io.BytesIO(content)) as image:
-        seen, flat = image.convert("RGBA"), Image.new("RGB", image.size, "white")
-        flat.paste(seen, mask=seen.getchannel("A"))
+        transparent, flat = image.convert("RGBA"), Image.new("RGB", image.size, "white")
+        flat.paste(transparent, mask=transparent.getchannel("A"))
     return min(content, *(_png(picture) for picture in (flat, *_fewer_colours(flat))), key=len)
 
 
@@ -104,12 +104,12 @@ def _fewer_colours(flat) -> Iterator[Any]:
 
     if flat.getcolors(MAX_COLOURS) is None:
         return
-    look: dict[str, Any] = {"method": Image.Quantize.MAXCOVERAGE, "kmeans": 2}
+    options: dict[str, Any] = {"method": Image.Quantize.MAXCOVERAGE, "kmeans": 2}
     for colours in PALETTE_SIZES:
-        fewer = flat.quantize(colours, dither=Image.Dither.NONE, **look)
-        moved = np.asarray(ImageChops.difference(flat, fewer.convert("RGB"))).max(-1)
-        if moved.max() <= MAX_CHANGE and (moved > SMALL_CHANGE).mean() < MAX_CHANGED_SHARE:
-            yield fewer
+        picture = flat.quantize(colours, dither=Image.Dither.NONE, **options)
+        change = np.asarray(ImageChops.difference(flat, picture.convert("RGB"))).max(-1)
+        if change.max() <= MAX_CHANGE and (change > SMALL_CHANGE).mean() < MAX_CHANGED_SHARE:
+            yield picture
 
 
 def table(arrays: Path) -> str:
@@ -136,12 +136,13 @@ def rows(array: np.ndarray, max_values: int = 0) -> Iterator[list[str]]:
             axis[:: _step(axis)] for axis in axes[-2:]
         ]
     is_real = np.issubdtype(array.dtype, np.inexact)
-    for place in itertools.product(*axes[:-1]):
-        columns = [f"{r.start}:{r.stop}:{r.step}" for r in axes[-1:]]
-        values = np.atleast_1d(array[place])[axes[-1] if axes else slice(None)]
+    for index in itertools.product(*axes[:-1]):
+        columns = [f"{r.start}:{r.stop}:{r.step}" for r in axes[-1:]]  # none for a single number
+        values = np.atleast_1d(array[index])[axes[-1] if axes else slice(None)]
         numbers = [f"{x:.5g}" if is_real else str(x) for x in values]
-        yield [" ".join([*map(str, place), *columns]), *numbers]
+        yield [" ".join([*map(str, index), *columns]), *numbers]
 
 
 def _step(axis: range) -> int:
+    """Returns the smallest step that leaves at most MAX_AXIS_ENTRIES of an axis."""
     return -(-len(axis) // MAX_AXIS_ENTRIES) or 1

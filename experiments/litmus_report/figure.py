@@ -25,17 +25,19 @@ TITLES = {
 def draw(litmus: "Litmus", file: Path | None) -> Any:
     """Draws accuracies with 95 % intervals, and the trivial predictor as a dashed line."""
     bars = {label(variant): trained.accuracy for variant, trained in litmus.variants.items()}
-    name, value = litmus.trivial[0].replace("_", " "), litmus.trivial[1]
+    trivial_name, trivial_accuracy = litmus.trivial
+    trivial_percent = 100 * trivial_accuracy
     size = (plots.COLUMN if len(bars) < 6 else plots.PAGE, 2.0)
     figure, ((axis,),) = figure_style.panels(1, 1, size, figure_style.notebook_figure())
     heights = [100 * number.mean for number in bars.values()]
     errors = [100 * _half_interval(number) for number in bars.values()]
-    look = {"capsize": 3, "color": plots.cycle(len(bars)), "width": 0.62}
-    axis.bar(list(bars), heights, yerr=errors, error_kw={"elinewidth": 0.8}, **look)
+    style = {"capsize": 3, "color": plots.cycle(len(bars)), "width": 0.62}
+    axis.bar(list(bars), heights, yerr=errors, error_kw={"elinewidth": 0.8}, **style)
     for i, (height, error) in enumerate(zip(heights, errors, strict=True)):
-        above = min(height + error, 108)
-        axis.text(i, above + 1.5, f"{height:.1f}", ha="center", va="bottom")
-    axis.axhline(100 * value, color="black", ls="--", lw=1, label=f"{name} ({100 * value:.1f} %)")
+        top = min(height + error, 108)  # the number stays inside the panel
+        axis.text(i, top + 1.5, f"{height:.1f}", ha="center", va="bottom")
+    line_label = f"{trivial_name.replace('_', ' ')} ({trivial_percent:.1f} %)"
+    axis.axhline(trivial_percent, color="black", ls="--", lw=1, label=line_label)
     axis.set(ylabel="test accuracy (%)", ylim=(0, 118))
     axis.set_yticks(range(0, 101, 20))
     plots.label_panel(axis)

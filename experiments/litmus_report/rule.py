@@ -14,7 +14,7 @@ from experiments.papers import sentences
 from jaxformer.core.errors import UserError
 
 CANNOT_TELL, NOT_NEEDED, HELPS, NEEDED = "cannot be told", "not needed", "helps", "needed"
-# Verdicts of the outcomes in `sentences.LITMUS`.
+# {outcome: verdict}. An outcome is a key of `sentences.LITMUS`, which has a sentence for each.
 VERDICTS = {
     "at chance": CANNOT_TELL,
     "wide errors": CANNOT_TELL,
@@ -71,7 +71,7 @@ def judge(name: str, trained: Mapping[str, Trained], trivial: str, value: float)
       trivial: the name of the best trivial predictor.
       value: the accuracy of this predictor.
     """
-    accuracies = {variant: one.accuracy for variant, one in trained.items()}
+    accuracies = {variant: result.accuracy for variant, result in trained.items()}
     outcome = judge_accuracies(accuracies, Number(value))
     sentence = sentences.litmus(
         name,
@@ -79,7 +79,7 @@ def judge(name: str, trained: Mapping[str, Trained], trivial: str, value: float)
         accuracies,
         (trivial, value),
         seeds=trained["standard"].seeds,
-        tuned=max(one.tried for one in trained.values()) > 1,
+        tuned=any(result.tried > 1 for result in trained.values()),
     )
     return Judgement(VERDICTS[outcome], sentence)
 

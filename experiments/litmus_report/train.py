@@ -71,7 +71,7 @@ def litmus(
       name: the name of the task in the sentence. Default: the class of the task.
       workdir: a folder with the run of each variant, litmus.json and litmus.png. The same call
         resumes. Default: nothing is saved.
-      progress: print a line for each variant and a progress line. Default True.
+      progress: whether to print a line for each variant and a progress line. Default True.
       **arguments: further arguments of `jaxformer.train`, such as `data`, `devices` or `target`
         (default .99: training stops when validation reaches this accuracy).
 

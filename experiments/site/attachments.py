@@ -1,8 +1,8 @@
 """Attachments of a page: files behind its save buttons, and links to configs and records.
 
-The files are one compressed block, which page.js unpacks. Links are relative if the page lies in
-the repository, or lead to the repository named in pyproject.toml. Other pages have no such
-links, so that they do not reveal paths of the machine.
+The files are one compressed block, which page.js unpacks. If pyproject.toml has the address of the
+repository, links lead there. Otherwise a page in the repository has relative links, and other pages
+have no links, so that they do not reveal paths of the machine.
 """
 
 import base64
@@ -20,7 +20,8 @@ from experiments.cli.flags import IS_CLONE, ROOT
 from experiments.ledger import tables
 from experiments.ledger.record import Record
 
-URL_NAMES = ("repository", "source")  # of pyproject.toml; the first one wins
+# Names in project.urls of pyproject.toml; the first that is there has the repository's address.
+URL_NAMES = ("repository", "source")
 ARXIV = re.compile(r"arXiv (\d{4}\.\d{4,5})")
 CONFIG = re.compile(r"configs/(?:\w+/)*\w+\.py", re.ASCII)
 
@@ -57,15 +58,15 @@ class Attachments:
 
     def commit(self, record: Record) -> str:
         """Returns a commit, linked if the repository has an address."""
-        shown = f"<code>{escape(tables.commit(record))}</code>"
+        html = f"<code>{escape(tables.commit(record))}</code>"
         commit = record.environment.get("commit") or ""
         if not repository() or not re.fullmatch(r"[0-9a-f]{40}", commit):
-            return shown
-        return f'<a href="{escape(repository())}/commit/{commit}">{shown}</a>'
+            return html
+        return f'<a href="{escape(repository())}/commit/{commit}">{html}</a>'
 
     def _link(self, path: str, text: str, commit: str) -> str:
         """Returns a text, linked to the file at `path` if a reader of the page can reach it."""
-        shown, href, target = f"<code>{escape(text)}</code>", "", ROOT / path
+        html, href, target = f"<code>{escape(text)}</code>", "", ROOT / path
         if path and repository() and not Path(path).is_absolute():
             revision = commit if re.fullmatch(r"[0-9a-f]{7}", commit) else "HEAD"
             href = f"{repository()}/blob/{revision}/{quote(path)}"
@@ -73,7 +74,7 @@ class Attachments:
             bases = (ROOT, self.folder)
             if any(target.is_relative_to(b) and self.folder.is_relative_to(b) for b in bases):
                 href = quote(Path(os.path.relpath(target, self.folder)).as_posix())
-        return f'<a href="{escape(href)}">{shown}</a>' if href else shown
+        return f'<a href="{escape(href)}">{html}</a>' if href else html
 
 
 def with_papers(text: str) -> str:

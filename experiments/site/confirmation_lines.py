@@ -17,8 +17,8 @@ def outcome(row: Row, confirmations: Confirmations) -> str:
     return confirmed.outcome if confirmed else "-"
 
 
-def short(row: Confirmed) -> str:
-    """Returns the outcome of a confirmation in a few words, such as "confirmed, 5 new seeds"."""
+def short_text(row: Confirmed) -> str:
+    """Returns the outcome of a confirmation as a short text, such as "confirmed, 5 new seeds"."""
     if row.outcome == NOT_YET_RUN:
         return "not yet run with new seeds"
     return f"{row.outcome}, {_seeds(row)}"

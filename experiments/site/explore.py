@@ -27,7 +27,7 @@ DIAGRAM_ITEM, PARAMETER_ITEM = "Figure 1c", "Figure 2c, bottom"
 
 
 def is_shown(rows: list[Row]) -> bool:
-    """Returns whether a row belongs to one of the two papers."""
+    """Returns whether a row belongs to one of the two papers whose results the charts show."""
     return bool({row.paper.key for row in rows} & {"two_failure_modes", "attention_paths"})
 
 

@@ -28,7 +28,7 @@ class Figure(NamedTuple):
     legend: str
     csv: str
     records: list[Record]
-    key: str = ""  # identifies the picture; "": the title and the records do
+    key: str = ""  # identifies the picture; if "", the title and the records identify it
 
 
 def figures(row: Row) -> list[Figure]:
@@ -69,8 +69,9 @@ def picture(record: Record, caption: str = "") -> Figure:
 def shown_runs(row: Row) -> dict[str, str]:
     """Maps the cell of each run whose picture is shown to a caption about the omitted runs.
 
-    Of runs of one config, and of cells whose mean a rule takes, only the first is shown. Of more
-    than three runs whose configs differ only in numbers, the first and the last are shown.
+    If several runs have one config, or a rule takes the mean of several cells, only the first is
+    shown. If the configs of more than three runs differ only in numbers, the first and the last are
+    shown.
     """
     captions = {name: "" for name, record in row.records.items() if draws(record)}
     by_config: dict[str, list[str]] = {}
@@ -84,8 +85,8 @@ def shown_runs(row: Row) -> dict[str, str]:
         if others:
             captions[first] = f"This is one run; {_more_runs(len(others))}."
             _omit(captions, others)
-    for names in by_kind.values():
-        names = [name for name in names if captions.get(name) == ""]
+    for similar in by_kind.values():
+        names = [name for name in similar if captions.get(name) == ""]  # without a caption so far
         if len(names) > MAX_SIMILAR_PICTURES:
             first, *others, last = names
             captions[first] = (
@@ -174,12 +175,12 @@ def _published_chart(row: Row) -> Figure | None:
     metric = row.item.metric.replace("_", " ")
     axis = _axis(row.item.metric)._replace(label=metric)
     chart = svg.dot_chart(f"{metric}, published and ours: {pairs}.", dots, axis)
-    keys = svg.marks("ours; bars are standard errors", "published", "trivial baseline")
+    keys = svg.dot_legend("ours; bars are standard errors", "published", "trivial baseline")
     return Figure("", chart, keys, "", [line.record for line in lines if line.record])
 
 
 def _sweep(row: Row) -> Figure | None:
-    """Returns the metric against X for cells named "LINE, X=3", with baselines as lines."""
+    """Returns a chart of the metric against X for cells named "LINE, X=3"; baselines are lines."""
     cells = {name: match for name in row.item.cells if (match := SWEEP_CELL.match(name))}
     if not cells or len(cells) < len(row.item.cells):
         return None
@@ -229,8 +230,8 @@ def _finite(record: Record, split: str, metric: str) -> Iterator[tuple[int, list
     """Yields (step, finite values of the chosen members)."""
     is_chosen = [bool(member.get("chosen", True)) for member in record.members]
     for step, values in record.curves.get(split, {}).get(metric, ()):
-        chosen = [value for value, use in zip(values, is_chosen) if use]
-        yield step, [value for value in chosen if value is not None]
+        pairs = zip(values, is_chosen)
+        yield step, [value for value, use in pairs if use and value is not None]
 
 
 def _validated(record: Record, metric: str) -> str:

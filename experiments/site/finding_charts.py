@@ -25,7 +25,9 @@ class Chart(NamedTuple):
         )
         drawing = svg.dot_chart(f"{self.axis.label}: {numbers}.", self.dots, self.axis, CARD_WIDTH)
         ours = "ours" + "; bars are standard errors" * any(d.error for d in self.dots)
-        return f'<div class="numbers">{drawing}{svg.marks(ours, self.theory, self.level)}</div>'
+        return (
+            f'<div class="numbers">{drawing}{svg.dot_legend(ours, self.theory, self.level)}</div>'
+        )
 
 
 def dot(
@@ -37,6 +39,7 @@ def dot(
 
 
 def freezing(runs: Runs) -> Chart:
+    """Returns the accuracy in retrieval of networks with frozen parts, beside guessing."""
     guess, dots = baseline(runs, "standard", "in_context_guess"), []
     for variant in ("standard", "frozen_mlp", "frozen_qk", "mixit"):
         if (cell := longest(runs, variant)) in runs:
@@ -46,6 +49,7 @@ def freezing(runs: Runs) -> Chart:
 
 
 def stochastic_equation(runs: Runs) -> Chart:
+    """Returns the distance between networks of width n and the equation, beside sampling noise."""
     same_law = number(runs, "paths", "ks_noise").mean
     dots = [
         dot(f"{label}, n = {n}", number(runs, "paths", f"ks/{name}/tau=1/n={n}"), level=same_law)
@@ -58,20 +62,23 @@ def stochastic_equation(runs: Runs) -> Chart:
 
 
 def collapse(runs: Runs) -> Chart:
-    letters = baseline(runs, "trainable", "unigram_loss")
+    """Returns the loss of networks that start in each regime, beside counting letters."""
+    unigram_loss = baseline(runs, "trainable", "unigram_loss")
     starts = {
         "rank collapse": "rank_collapse",
         "entropy collapse": "entropy_collapse",
         "between the two": "trainable",
     }
     dots = [
-        dot(label, number(runs, start, "loss"), level=letters) for label, start in starts.items()
+        dot(label, number(runs, start, "loss"), level=unigram_loss)
+        for label, start in starts.items()
     ]
     axis = svg.Axis("test loss, nats a character", limits=(2, 3.5))
     return Chart(axis, dots, level="counting letters")
 
 
 def noise(runs: Runs) -> Chart:
+    """Returns the probabilities of the right and the noise token without each MLP, F1 and F2."""
     cuts = {"whole": "", "without F1": "_without_f1", "without F2": "_without_f2"}
     dots = [
         dot(f"{label}, {cut}", number(runs, "run", metric + suffix))
@@ -82,6 +89,7 @@ def noise(runs: Runs) -> Chart:
 
 
 def order_parameter(runs: Runs) -> Chart:
+    """Returns entries of the order parameter, sampled and by the theory, for each pair of paths."""
     width, dots = runs["sampled"].config["posterior"]["width"][0], []
     paths = {name: f"{name},{name}" for name in ("good", "denoising", "a1", "a2")}
     for label, path in (paths | {"good with denoising": "good,denoising"}).items():
@@ -91,7 +99,7 @@ def order_parameter(runs: Runs) -> Chart:
     return Chart(axis, dots, theory="theory, for wide networks" if "U" in runs else "")
 
 
-# By paper.
+# {paper: the function that draws the chart of its finding}
 CHARTS: dict[str, Callable[[Runs], Chart]] = {
     "mixit": freezing,
     "random_attention": stochastic_equation,

@@ -30,11 +30,12 @@ def by_kind(row: Row) -> list[Figure]:
     if not all_kinds:
         return []
     widest = max(all_kinds.values(), key=Kinds.largest_number)
-    alike = {c: k for c, k in all_kinds.items() if (k.name, k.labels) == widest[:2]}
-    cells = list(alike)[: svg.COLOURS]
+    # Only runs with the same kinds share a chart.
+    comparable = {c: k for c, k in all_kinds.items() if (k.name, k.labels) == widest[:2]}
+    cells = list(comparable)[: svg.COLOURS]
     are_variants = {*cells} <= {*VARIANTS}
     lines = [
-        Series.with_errors(cell, alike[cell].points, colour_of(cell) if are_variants else -1)
+        Series.with_errors(cell, comparable[cell].points, colour_of(cell) if are_variants else -1)
         for cell in cells
     ]
     title = f"Accuracy by {widest.name},"

@@ -19,9 +19,17 @@ from experiments.site import explore, figures
 from experiments.site.attachments import Attachments, with_papers
 from experiments.site.opening import Opening, how_to_read, of_rows, opening, paper_id
 from experiments.site.overview import overview
-from experiments.site.section import folded, run_details, section, table, trail, verdict_chip
+from experiments.site.section import (
+    folded,
+    record_reference,
+    run_details,
+    section,
+    table,
+    verdict_chip,
+)
 
-STYLES = ("charts.css", "page.css")  # media queries of the second one override the first
+# In this order, because media queries of page.css override rules of charts.css.
+STYLES = ("charts.css", "page.css")
 SCRIPTS = ("page.js", *explore.SCRIPTS, "why.js")
 ID = re.compile(r'\bid="([\w-]+)"')
 ANCHOR_LINK = re.compile(r'href="#([\w-]+)"')
@@ -169,9 +177,10 @@ def _contents(
         )
         link = f'<li><a href="#{paper_id(paper)}">{escape(paper.title)}</a></li>'
         parts.append(folded(escape(paper.key.replace("_", " ")), f"<ul>{link}{items}</ul>"))
-    ends = {"others": "Other runs"} if has_others else {}
-    ends |= ({"unusable": "Not used"} if has_unusable else {}) | {"environments": "Environments"}
-    parts += [f'<a class="minor" href="#{anchor}">{text}</a>' for anchor, text in ends.items()]
+    minor_links = {"others": "Other runs"} if has_others else {}
+    minor_links |= {"unusable": "Not used"} if has_unusable else {}
+    minor_links |= {"environments": "Environments"}
+    parts += [f'<a class="minor" href="#{a}">{text}</a>' for a, text in minor_links.items()]
     return f'<nav aria-label="Contents">{"".join(parts)}</nav>'
 
 
@@ -188,11 +197,11 @@ def _others(unused: list[Record], attached: Attachments) -> list[str]:
 
 def _run(record: Record, attached: Attachments) -> str:
     """Returns the section of a run that belongs to no row."""
-    where = trail(record)
+    where = record_reference(record)
     numbers = ", ".join(
         f'{escape(n)} <data value="{v["mean"]:.6g}" '
         f'data-record="{where}">{tables.measured(v)}</data>'
-        for n, v in list(record.metrics.items())[: tables.SHOWN]
+        for n, v in list(record.metrics.items())[: tables.MAX_METRICS]
         if v["mean"] is not None
     )
     parts = [f'<section class="item"><h3>{escape(record.config_file)}</h3><p>{numbers}</p>']

@@ -38,7 +38,7 @@ def table_cell(text: str) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], rule: str = "---") -> list[str]:
-    """Returns the lines of a table; `rule` stands below all heads but the first."""
+    """Returns the lines of a table; the alignment `rule` is that of all columns but the first."""
     head, *body = ("| " + " | ".join(cells) + " |" for cells in (heads, *rows))
     return [head, "|---|" + f"{rule}|" * (len(heads) - 1), *body]
 
@@ -55,7 +55,7 @@ def with_verdicts(text: str, rows: list[Row], confirmations: Confirmations) -> s
     def with_verdict(match: re.Match) -> str:
         key = match[3], match[2]
         confirmed = confirmations.get(key)
-        note = f" ({confirmation_lines.short(confirmed)})" if confirmed else ""
+        note = f" ({confirmation_lines.short_text(confirmed)})" if confirmed else ""
         return f"{match[1]}{verdicts.get(key, match[6])}**{note}"
 
     return VERDICT.sub(with_verdict, text)
@@ -80,7 +80,7 @@ def findings(
       confirmations: the confirmations of all planned rows.
     """
     text = with_verdicts(text, rows, confirmations)
-    text = _replace(text, LEDGER, [*counts, "", summary.late(rows)])
+    text = _replace(text, LEDGER, [*counts, "", summary.late_rules(rows)])
     return _replace(text, NUMBERS, _accuracy_by_variant(rows))
 
 
@@ -97,8 +97,8 @@ def clone_line(pyproject: str) -> str:
 def _accuracy_by_variant(rows: list[Row]) -> list[str]:
     """Returns the table of accuracies by variant and task, with a line of trivial predictors.
 
-    It shows the items that have a cell for each variant. Where a variant has a cell with four times
-    the steps, the table shows that cell.
+    It shows the items that have a cell for each variant. If a variant also has a cell with four
+    times the steps, the table shows this cell instead.
     """
     shown: dict[str, Row] = {}
     for row in rows:
@@ -110,11 +110,7 @@ def _accuracy_by_variant(rows: list[Row]) -> list[str]:
         return ["No record yet: `jaxformer run --config=... --record` makes one."]
     names = [row.item.name.split(", ")[-1] for row in shown.values()]
     body = [[v, *(_accuracy(row, v) for row in shown.values())] for v in VARIANTS]
-    levels = [[line.baseline for line in tables.lines(row)] for row in shown.values()]
-    best = [max((b for b in row if b is not None), default=None) for row in levels]
-    body.append(
-        ["*trivial predictor*", *("*-*" if b is None else f"*{100 * b:.1f}*" for b in best)]
-    )
+    body.append(["*trivial predictor*", *(f"*{_best_baseline(row)}*" for row in shown.values())])
     lines = table(["variant", *names], body)
     records = [record for row in shown.values() for record in row.records.values()]
     scales = plain(", ".join(sorted({record.scale for record in records})))
@@ -125,6 +121,12 @@ def _accuracy_by_variant(rows: list[Row]) -> list[str]:
         f"{scales}. An accuracy of 100 has the error of a test set of this size."
     )
     return [*lines, "", caption]
+
+
+def _best_baseline(row: Row) -> str:
+    """Returns the best accuracy of a trivial predictor in %, or "-"."""
+    baselines = [line.baseline for line in tables.lines(row) if line.baseline is not None]
+    return f"{100 * max(baselines):.1f}" if baselines else "-"
 
 
 def _accuracy(row: Row, variant: str) -> str:

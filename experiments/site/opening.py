@@ -99,16 +99,10 @@ def _of_entry(
             raise ValueError(f"{name!r} should be a {kind.__name__}")
     paper, folders = papers[entry["paper"]], {str(name) for name in entry["runs"]}
     runs = [record for record in records if PurePath(record.where).name in folders]
-    judged = next(
-        (
-            row
-            for row in rows
-            if (row.paper.key, row.item.name) == (paper.key, entry["item"])
-            and any(record in runs for record in row.records.values())
-        ),
-        None,
-    )
-    decided = [tables.decided(judged)] if judged else []
+    item_rows = [r for r in rows if (r.paper.key, r.item.name) == (paper.key, entry["item"])]
+    shows_runs = (r for r in item_rows if any(one in runs for one in r.records.values()))
+    judged = next(shows_runs, None)
+    decided = [tables.rules_with_runs(judged)] if judged else []
     run_of_folder = {PurePath(record.where).name: record for record in runs}
     cells = {
         cell: run_of_folder[name]
@@ -131,15 +125,15 @@ def _of_entry(
     )
 
 
-def opening(shown: list[Opening], drawn: Collection[str] = ()) -> list[str]:
+def opening(cards: list[Opening], drawn: Collection[str] = ()) -> list[str]:
     """Returns the HTML of the cards, or [] without any.
 
     Args:
-      shown: The cards.
+      cards: The cards.
       drawn: The anchors of the sections with a figure. Their cards link the figure. page.js copies
         the figure into a card without a chart.
     """
-    if not shown:
+    if not cards:
         return []
     parts = ['<section id="findings" aria-labelledby="findings-name">']
     parts += [
@@ -148,7 +142,7 @@ def opening(shown: list[Opening], drawn: Collection[str] = ()) -> list[str]:
         "most at smaller sizes. A verdict states whether the claim held in full.</p>",
         '<ol class="cards">',
     ]
-    for card in shown:
+    for card in cards:
         sentence = card.sentence[:1].upper() + card.sentence[1:] or "There is no run yet."
         text = escape(sentence).replace(" %", "&nbsp;%")
         chip = '<span class="soft">not judged</span>'

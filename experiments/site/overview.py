@@ -30,7 +30,7 @@ def overview(rows: list[Row], papers: Mapping[str, Paper]) -> list[str]:
     for paper in papers.values():
         paper_rows = [row for row in rows if row.paper.key == paper.key]
         link = f'<a href="#{paper_id(paper)}">{escape(paper.title)}</a>'
-        verdicts = Counter(row.verdict for row in summary.of_the_papers(paper_rows))
+        verdicts = Counter(row.verdict for row in summary.distinct_claims(paper_rows))
         counts.append([link, *(str(verdicts[verdict] or "-") for verdict in rules.SHOWN)])
         bodies.append(_table_body(paper, paper_rows))
     heads = "".join(
@@ -39,7 +39,7 @@ def overview(rows: list[Row], papers: Mapping[str, Paper]) -> list[str]:
     )
     return [
         '<h2 id="ledger">The ledger</h2>',
-        f"<p>{escape(summary.luck(rows) + summary.apart(rows))}</p>",
+        f"<p>{escape(summary.decisions_after_correction(rows) + summary.not_counted(rows))}</p>",
         table(("paper", *rules.SHOWN), counts, rules.SHOWN),
         _filters(rows, papers),
         f'<table class="ledger"><thead><tr>{heads}</tr></thead>{"".join(bodies)}</table>',
@@ -91,7 +91,7 @@ def _table_row(row: Row) -> str:
     also = _small(escape(item.also)) if item.also else ""
     name = f'<a href="#{tables.name_of(row)}">{escape(item.name)}</a>{also}'
     ours = _our_numbers(row) + "; a stale record" * bool(row.stale)
-    decided = tables.decided(row)
+    decided = tables.rules_with_runs(row)
     flags = "".join(f"<br>{flag_chip(flag)}" for flag in row.flags)
     verdict = verdict_chip(row.verdict) + (_small(decided) if decided else "") + flags
     cells = "".join(f"<td>{cell}</td>" for cell in (name, escape(item.claim), ours, verdict))
@@ -101,7 +101,7 @@ def _table_row(row: Row) -> str:
 
 def _our_numbers(row: Row) -> str:
     """Returns the decisive rule with its numbers, or else the missing runs or data."""
-    missing = len(tables.missing(row))
+    missing = len(tables.missing_commands(row))
     to_run = f"{missing} run{'s' * (missing > 1)} to make" if missing else ""
     judged = [(f.verdict, text) for f, text in finding_texts(row) if f.numbers]
     decisive = [text for verdict, text in judged if verdict == row.verdict]

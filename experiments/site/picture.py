@@ -10,7 +10,7 @@ from experiments.ledger import tables
 from experiments.ledger.record import Record
 
 WIDE_PIXELS = 600  # a wider image scrolls on a phone
-N_METRICS = 3  # in the alternative text of an image
+N_METRICS = 3  # the number of metrics in the alternative text of an image
 
 
 def image(record: Record) -> str:

@@ -19,7 +19,8 @@ def section(row: Row, shown: dict[str, Row], attached: Attachments | None = None
 
     Args:
       row: The row.
-      shown: The figures that the page shows already, as keys with their rows. It is extended.
+      shown: {key of a figure: its row} of the figures that the page already shows. The figures of
+        this section are added.
       attached: The files of the page.
     """
     name, item, attached = tables.name_of(row), row.item, attached or Attachments()
@@ -69,18 +70,20 @@ def finding_texts(row: Row, checks: bool = False) -> list[tuple[Finding, str]]:
     for finding, sides in tables.findings_with_sides(row, checks):
         text = escape(finding.text)
         if finding.numbers:
-            where = " ".join(sorted({trail(row.records[c]) for s in sides for c in s.cells}))
+            where = " ".join(
+                sorted({record_reference(row.records[c]) for s in sides for c in s.cells})
+            )
             numbers = f'data-records="{where}">{escape(finding.numbers)}'
             text += f': <span class="numbers" {numbers}</span>'
         findings.append((finding, text))
     return findings
 
 
-def trail(record: Record) -> str:
+def record_reference(record: Record) -> str:
     """Returns the config hash of a record in results/, or the path of another run."""
-    end = f"-{record.config_hash}.json"
-    kept = record.where.startswith("results/") and record.where.endswith(end)
-    return escape(record.config_hash if kept else record.where)
+    ending = f"-{record.config_hash}.json"
+    is_in_results = record.where.startswith("results/") and record.where.endswith(ending)
+    return escape(record.config_hash if is_in_results else record.where)
 
 
 def run_details(records: list[Record], attached: Attachments) -> str:
@@ -128,8 +131,8 @@ def _numbers(row: Row, attached: Attachments) -> list[str]:
     lines = tables.lines(row)
     if not any(line.record for line in lines):
         return []
-    several = len({line.metric for line in lines}) > 1
-    heads = [name for name in lines[0].columns() if several or name != "metric"]
+    has_metric_column = len({line.metric for line in lines}) > 1
+    heads = [name for name in lines[0].columns() if has_metric_column or name != "metric"]
     body = []
     for line in lines:
         cells = {name: escape(text) for name, text in line.columns().items()}
@@ -137,14 +140,14 @@ def _numbers(row: Row, attached: Attachments) -> list[str]:
         if line.baseline is not None:
             name = escape(line.baseline_name).replace("_", " ")
             cells["baseline"] += f" <span class=soft>{name}</span>"
-        unruled = '<span class="soft">no rule</span>'
-        cells["verdict"] = verdict_chip(line.verdict) if line.verdict else unruled
+        no_rule = '<span class="soft">no rule</span>'
+        cells["verdict"] = verdict_chip(line.verdict) if line.verdict else no_rule
         body.append([cells[name] for name in heads])
     caption = f'<p class="small soft">{escape(row.item.metric)}, mean ± standard error</p>'
     name, csv, tex = tables.name_of(row), tables.as_csv(row), tables.as_latex(row)
     buttons = f"{attached.save(f'{name}.csv', csv)} {attached.save(f'{name}.tex', tex)}"
-    whole = table(heads, body, NUMBERS, "cards cells")
-    return ["" if several else caption, whole, f'<p class="saves">{buttons}</p>']
+    numbers = table(heads, body, NUMBERS, "cards cells")
+    return ["" if has_metric_column else caption, numbers, f'<p class="saves">{buttons}</p>']
 
 
 def table(
@@ -186,7 +189,7 @@ def _measured(line: tables.Line) -> str:
         return "not run"
     if line.value is None or line.value["mean"] is None:
         return "-"
-    where, mean = trail(line.record), line.value["mean"]
+    where, mean = record_reference(line.record), line.value["mean"]
     text = tables.measured(line.value) + (f" ({line.record.standing})" if line.stale else "")
     return f'<data value="{mean:.6g}" data-record="{where}">{text}</data>'
 
@@ -232,7 +235,7 @@ def _open(row: Row) -> list[str]:
     """Returns the commands of missing runs, and what would decide an open row."""
     more = tables.how_to_decide(row)
     parts = [f"<p>{escape(more)}</p>"] if more else []
-    commands = tables.missing(row)
+    commands = tables.missing_commands(row)
     if not commands:
         return parts
     n = len(commands)

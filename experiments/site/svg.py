@@ -93,7 +93,7 @@ def line_chart(
 
 def dot_chart(alt: str, dots: Sequence[Dot], x: Axis, width: int = WIDTH) -> str:
     """Returns a chart with a line for each dot: measured with error bar, published, baseline."""
-    left, right, step = 118, width - (WIDTH - RIGHT), 24
+    left, right, step = 118, width - (WIDTH - RIGHT), 24  # labels are at the left of `left`
     bottom = TOP + step * len(dots)
     values = [v for d in dots for v in (d.measured, d.published, d.baseline) if v is not None]
     to_x = Scale(x, values, left + 8, right - 8)
@@ -108,9 +108,9 @@ def dot_chart(alt: str, dots: Sequence[Dot], x: Axis, width: int = WIDTH) -> str
         if dot.baseline is not None:
             parts.append(_path("line level", f"M{to_x(dot.baseline):.1f} {y - 9}V{y + 9}"))
         if dot.published is not None:
-            at = to_x(dot.published)
-            corners = f"M{at:.1f} {y - 6}L{at + 6:.1f} {y}L{at:.1f} {y + 6}L{at - 6:.1f} {y}Z"
-            parts.append(_path("line s1", corners))
+            px = to_x(dot.published)
+            diamond = f"M{px:.1f} {y - 6}L{px + 6:.1f} {y}L{px:.1f} {y + 6}L{px - 6:.1f} {y}Z"
+            parts.append(_path("line s1", diamond))
         if dot.measured is not None:
             low, high = (to_x(dot.measured + error) for error in (-dot.error, dot.error))
             parts.append(_path("line s0", f"M{low:.1f} {y}H{high:.1f}"))
@@ -120,10 +120,10 @@ def dot_chart(alt: str, dots: Sequence[Dot], x: Axis, width: int = WIDTH) -> str
     return _svg(alt, bottom + 40, parts, width)
 
 
-def marks(measured: str, published: str = "", baseline: str = "") -> str:
-    """Returns the legend of a dot chart: the labels of its dots, diamonds and dashes."""
+def dot_legend(measured: str, published: str = "", baseline: str = "") -> str:
+    """Returns the legend of a dot chart; the arguments are labels of its dots, diamonds, dashes."""
     entries = [f'<span class="swatch b0"></span>{measured}']
-    entries += [f"{mark} {text}" for mark, text in (("◇", published), ("¦", baseline)) if text]
+    entries += [f"{sign} {text}" for sign, text in (("◇", published), ("¦", baseline)) if text]
     return _list(entries)
 
 
@@ -211,6 +211,7 @@ def _label_position(points: Sequence[Point], width: float, level: float) -> Poin
 
 
 def _drawn(line: Series, colour: str, to_x: Scale, to_y: Scale, marks: bool) -> list[str]:
+    """Returns a line with its band; with `marks`, it has dots with error bars instead of a band."""
     middle, low, high = (
         [f"{to_x(x):.1f} {to_y(y):.1f}" for x, y in zip(line.x, ys, strict=True)]
         for ys in (line.y, line.low, line.high)
@@ -220,9 +221,10 @@ def _drawn(line: Series, colour: str, to_x: Scale, to_y: Scale, marks: bool) -> 
         parts.append(_path(f"band {colour}", f"M{'L'.join(high + low[::-1])}Z"))
     parts.append(_path(f"line {colour}", f"M{'L'.join(middle)}"))
     if marks or len(middle) < 4:
-        ends = zip(line.x, line.low, line.high, strict=True)
         bars = [
-            f"M{to_x(x):.1f} {to_y(a):.1f}V{to_y(b):.1f}" for x, a, b in ends if marks and b > a
+            f"M{to_x(x):.1f} {to_y(bottom):.1f}V{to_y(top):.1f}"
+            for x, bottom, top in zip(line.x, line.low, line.high, strict=True)
+            if marks and top > bottom
         ]
         parts += [_path(f"line {colour}", "".join(bars))] * bool(bars)
         # A dot is a line of no length with round ends.

@@ -32,7 +32,7 @@ def why(row: Row, finding: Finding, rule: Rule) -> str:
 
 
 def _drawn(difference: Difference, rule: Rule) -> str:
-    """Returns the numbers that why.js draws: gap, half interval, borders of the rule."""
+    """Returns the numbers that why.js draws: gap, half width of the interval, borders."""
     borders = (-rule.by, rule.by) if rule.within else (rule.by,)
     return " ".join(f"{value:.4g}" for value in (difference.gap, difference.half, *borders))
 

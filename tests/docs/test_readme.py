@@ -59,7 +59,7 @@ def test_a_verdict_stands_beside_its_confirmation():
     made = markdown.readme(TEXT, rows, confirmations)
     for match in markdown.VERDICT.finditer(made):
         row = confirmations.get((match[3], match[2]))
-        assert match[0].endswith(f"** ({confirmation_lines.short(row)})" if row else "**")
+        assert match[0].endswith(f"** ({confirmation_lines.short_text(row)})" if row else "**")
     assert "(confirmed, 5 new seeds)" in made
     assert "new seeds" not in markdown.VERDICT.sub("", markdown.readme(made, rows, {}))
 

@@ -10,7 +10,7 @@ from experiments.ledger import write
 
 def kept(tmp_path, pixels):
     Image.fromarray(pixels.astype(np.uint8), "RGB").save(tmp_path / "figure.png")
-    return Image.open(io.BytesIO(write.small.__wrapped__(tmp_path / "figure.png")))
+    return Image.open(io.BytesIO(write.smallest_png.__wrapped__(tmp_path / "figure.png")))
 
 
 def test_a_drawing_of_few_colours_gets_a_palette(tmp_path):

@@ -30,7 +30,7 @@ def test_rows_that_repeat_a_claim_or_are_outside_it_are_not_counted(rows):
             row._replace(item=row.item._replace(**change)) if row.item.name == "Table 4" else row
             for row in rows
         ]
-        assert len(summary.of_the_papers(changed)) == len(rows) - 1, change
+        assert len(summary.distinct_claims(changed)) == len(rows) - 1, change
         assert "Not counted: Table 4 (held)." in summary.lead(changed, "made_up")
-        assert summary.apart(changed).startswith(" Rows that are not counted: 1 ")
+        assert summary.not_counted(changed).startswith(" Rows that are not counted: 1 ")
     assert summary.verdict_counts(changed) != summary.verdict_counts(rows)
