@@ -1,4 +1,4 @@
-"""Activation points: `tap` gives an activation an address, `Request` keeps and edits addresses.
+"""Activation points: `tap` gives an activation an address, by which `Request` keeps and edits it.
 
     q_BxTxHxD = tap(self, "queries", q_BxTxHxD)          in block_3/attn: block_3/attn/queries
 
@@ -24,6 +24,7 @@ exists only in models that compute its activation.
 
 import contextlib
 import contextvars
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -34,7 +35,7 @@ import jax.numpy as jnp
 from jaxformer.core import layouts, paths
 from jaxformer.core.errors import UserError
 
-# The mesh axes of the dimensions after the batch, for the points at which layouts are fixed.
+# {point: the mesh axes of its dimensions after the batch}; other points have no fixed layout.
 STREAM, HEADS, HIDDEN = (None, None), (None, "tensor", None), (None, "tensor")
 SHARDINGS: dict[str, tuple[str | None, ...]] = {
     **dict.fromkeys(("embedded", "before", "between", "states", "final", "output"), STREAM),
@@ -69,16 +70,16 @@ def in_order(by_address: Mapping[str, Any]) -> dict[str, Any]:
 
 def _rank(address: str) -> tuple[Any, ...]:
     """Returns the sort key of an address: its part of the model, block, point and name."""
-    by_number = paths.by_number(address)
+    natural_key = paths.by_number(address)
     for part, names in ((0, BEFORE_BLOCKS), (2, AFTER_BLOCKS)):
         if address in names:
-            return part, 0, names.index(address), by_number
+            return part, 0, names.index(address), natural_key
     in_block = re.fullmatch(r"(?:.*/)?block_(\d+)(?:/(.*))?", address)
     if in_block is None:
-        return 1, -1, 0, by_number
+        return 1, -1, 0, natural_key
     name = in_block[2]
     point = IN_BLOCK.index(name) if name in IN_BLOCK else len(IN_BLOCK)
-    return 1, int(in_block[1]), point, by_number
+    return 1, int(in_block[1]), point, natural_key
 
 
 class Request:
@@ -101,7 +102,7 @@ class Request:
         self.names, self.edits, self.first_token = tuple(names), dict(edits or {}), first_token
         for pattern in (*self.names, *self.edits):
             paths.check_pattern(pattern)
-        self.shapes: dict[str, jax.ShapeDtypeStruct] = {}  # of every address, in order
+        self.shapes: dict[str, jax.ShapeDtypeStruct] = {}  # of every address, in recorded order
         self.used: set[str] = set()  # patterns of edits that matched
         self.blocks: tuple[str, ...] = ()  # the blocks that one scanned body computes
 
@@ -129,14 +130,16 @@ class Request:
         A scan records each point for all of its blocks together, so the addresses are sorted by
         block here.
         """
-        blocks = [re.match(r"(?:.*/)?block_(\d+)/", address) for address in self.shapes]
-        first = next((i for i, block in enumerate(blocks) if block), len(blocks))
-        numbers = [
-            int(block[1]) if block else (-1 if i < first else len(blocks))
-            for i, block in enumerate(blocks)
-        ]
-        by_number = sorted(zip(numbers, self.shapes), key=lambda pair: pair[0])
-        return [address for _, address in by_number]
+        addresses = list(self.shapes)
+        matches = [re.match(r"(?:.*/)?block_(\d+)/", address) for address in addresses]
+        first_in_block = next((i for i, match in enumerate(matches) if match), len(matches))
+
+        def block_number(i: int) -> float:
+            if match := matches[i]:
+                return int(match[1])
+            return -1 if i < first_in_block else math.inf
+
+        return [addresses[i] for i in sorted(range(len(addresses)), key=block_number)]
 
     def record(self, address: str, value: jax.Array) -> jax.Array:
         """Records the shape at an address and returns its value after the edits."""

@@ -123,10 +123,11 @@ def mixing_matrix(
       length: the number of tokens T.
       std: the standard deviation of W, one number or one for each head.
       causal: whether W is lower triangular.
-      identity: whether to add I; without it rows sum to 0 and row 0 of a causal A is 0.
+      identity: whether to add I. Rows sum to 1 with it and to 0 without it; then row 0 of a causal
+        A is 0.
 
     Returns:
-      (H, T, T); each row sums to 1.
+      (H, T, T).
     """
     w_HxTxT = jax.random.normal(key, (heads, length, length))
     w_HxTxT *= jnp.reshape(jnp.asarray(std, w_HxTxT.dtype), (-1, 1, 1))
@@ -177,7 +178,7 @@ def mixing_std(
           paper as 1/sqrt(N T).
         "head": 1/sqrt(D T).
         "spread": a draw for each head from U[1/sqrt(D T), 1/sqrt(T)], as in the authors' code.
-        "token": 1/sqrt(T), as in their code where branches are scaled by the depth.
+        "token": 1/sqrt(T), as in the authors' code if it scales branches by the depth.
       heads, length, width: H, T and N.
     """
     low, high = (width // heads * length) ** -0.5, length**-0.5

@@ -37,7 +37,7 @@ Maps = Sequence[Any] | None  # an array for each layer
 
 @dataclass(frozen=True)
 class AttentionPathsSpec:
-    """The numbers of an attention-path network.
+    """The hyperparameters of an attention-path network.
 
     The parameterization "prior" has weights N(0, 1), and each layer divides by sqrt(fan-in), as in
     the equations. "standard", for gradient descent, draws weights from U(-1, 1)/sqrt(fan-in), and
@@ -165,6 +165,7 @@ class AttentionPaths(nn.Module):
         widths = self.spec.widths
         values = [block.attn.value(width) for block, width in zip(self.blocks, widths)]
         v_PxN = path_products(self.out(widths[-1]), values)
+        # The kernel of `embed` includes the factor 1/sqrt(n), which V_eff does not have.
         return v_PxN, v_PxN @ self.embed(n).T * n**0.5
 
 

@@ -23,7 +23,7 @@ POOLS = ("last", "first", "mean")
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierSpec(DecoderSpec):
-    """The numbers of a decoder and of its classification head."""
+    """The hyperparameters of a decoder and of its classification head."""
 
     classes: int  # C, the number of classes
     pool: str = "last"  # the states that the head reads: last | first | mean
@@ -35,7 +35,7 @@ class ClassifierSpec(DecoderSpec):
 
 
 class Classifier(Decoder):
-    """The network: tokens (B, T) to logits (B, 1, C), for all `positions`."""
+    """The network: tokens (B, T) to logits (B, 1, C); `positions_BxK` has no effect."""
 
     spec: ClassifierSpec
 
@@ -62,7 +62,7 @@ def pooled(h_BxTxN: jax.Array, real_BxT: jax.Array, pool: str) -> jax.Array:
     """
     if pool == "first":
         return h_BxTxN[:, :1]
-    n_B = jnp.maximum(real_BxT.sum(-1), 1)
+    n_B = jnp.maximum(real_BxT.sum(-1), 1)  # the length of each text
     if pool == "last":
         return take_positions(h_BxTxN, n_B[:, None] - 1)
     real = real_BxT.at[:, 0].set(True)[..., None].astype(h_BxTxN.dtype)

@@ -38,7 +38,10 @@ from jaxformer.models.scanned import scan_blocks
 
 
 class Attention(nn.Module):
-    """Wo concat_h(A_h v_h), at `positions_BxK` only if they are given."""
+    """Wo concat_h(A_h v_h), at `positions_BxK` only if they are given.
+
+    `real_BxT` is false at padding; None stands for no padding.
+    """
 
     spec: DecoderSpec
 
@@ -47,16 +50,19 @@ class Attention(nn.Module):
         spec = self.spec
         v_BxTxHxD = self._heads("value", x_BxTxN, spec.init_std)
         if is_caching(self):
-            mixed_BxTxHxD = layers.mix_values(self, *self._cached(x_BxTxN, v_BxTxHxD))
+            weights, v_BxSxHxD = self._weights_and_cached_values(x_BxTxN, v_BxTxHxD)
+            mixed_BxTxHxD = layers.mix_values(self, weights, v_BxSxHxD)
         elif spec.mixer == "mixit":
             weights_HxTxT = self._fixed_mixing(x_BxTxN.shape[1], positions_BxK, real_BxT)
             mixed_BxTxHxD = layers.mix_values(self, weights_HxTxT, v_BxTxHxD)
         else:
             q, k, mask = self._queries_keys(x_BxTxN, positions_BxK, real_BxT)
             if spec.fused and not activation_points.is_observed(self):
-                causal = spec.causal and positions_BxK is None  # then a kernel needs no mask
-                if mask is not None:
-                    mask = None if causal else jnp.expand_dims(mask, range(4 - mask.ndim))
+                causal = spec.causal and positions_BxK is None
+                if causal:  # the kernel hides later keys without a mask
+                    mask = None
+                elif mask is not None:
+                    mask = jnp.expand_dims(mask, range(4 - mask.ndim))
                 mixed_BxTxHxD = fused_attention(q, k, v_BxTxHxD, mask, causal)
             else:
                 mixed_BxTxHxD = layers.softmax_attention(
@@ -83,7 +89,7 @@ class Attention(nn.Module):
             mask = real_BxT[:, None, None, :]
         return q, k, mask
 
-    def _cached(self, x_BxTxN, v_BxTxHxD):
+    def _weights_and_cached_values(self, x_BxTxN, v_BxTxHxD):
         """Returns the new tokens' rows of A_h, and the values of all `length` cache slots.
 
         Slots after a token have weight 0, since the decoder is causal.
@@ -108,9 +114,8 @@ class Attention(nn.Module):
         total = 1 if self.spec.mixing_identity else 0
         if real_BxT is not None:
             mix_BxHxTxT = attention.mixing_without_padding(mix_HxTxT, real_BxT, total)
-            return jnp.swapaxes(
-                take_positions(jnp.swapaxes(mix_BxHxTxT, 1, 2), positions_BxK), 1, 2
-            )
+            mix_BxKxHxT = take_positions(jnp.swapaxes(mix_BxHxTxT, 1, 2), positions_BxK)
+            return jnp.swapaxes(mix_BxKxHxT, 1, 2)
         if not self.spec.causal:  # shorter rows are centred again: they sum to `total`
             mix_HxTxT = mix_HxTxT - (mix_HxTxT.sum(-1, keepdims=True) - total) / length
         if positions_BxK is None:
@@ -123,8 +128,9 @@ class Attention(nn.Module):
         std_H = attention.mixing_std(
             std_key, spec.mixing_scale, spec.heads, spec.length, spec.width
         )
-        sizes = spec.heads, spec.length, std_H, spec.causal, spec.mixing_identity
-        mix_HxTxT = attention.mixing_matrix(key, *sizes)
+        mix_HxTxT = attention.mixing_matrix(
+            key, spec.heads, spec.length, std_H, spec.causal, spec.mixing_identity
+        )
         if spec.sink_head:
             mix_HxTxT = mix_HxTxT.at[0].set(attention.sink_mixing(spec.length))
         return mix_HxTxT.astype(spec.param_dtype)
@@ -174,7 +180,11 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """The network: tokens (B, T) to logits (B, T, V), or (B, K, V) at `positions_BxK` only."""
+    """The network: tokens (B, T) to logits (B, T, V), or (B, K, V) at `positions_BxK` only.
+
+    With head=False it returns the states before the unembedding, for losses that compute the logits
+    in parts.
+    """
 
     spec: DecoderSpec
 
@@ -197,6 +207,7 @@ class Decoder(nn.Module):
             real_BxT = (tokens_BxT != spec.pad).at[:, 0].set(True)
         remat, last = {"policy": REMAT_POLICIES[spec.remat_keep]}, spec.layers - 1
         block = nn.remat(Block, **remat) if spec.remat else Block
+        # Parameters are drawn, and caches and edits are applied, in one block at a time.
         unrolled = self.is_initializing() or is_caching(self) or activation_points.has_edits()
         scanned = spec.scan and last > 0 and not unrolled
         if scanned:
@@ -211,7 +222,7 @@ class Decoder(nn.Module):
         h = tap(self, "final", h, plotted=True)
         if spec.base_width:
             h = h * (spec.base_width / spec.width) ** 0.5
-        if not head:  # for losses that compute the logits in parts
+        if not head:
             return h
         unembed = spec.linear(spec.vocab_size, "unembed", spec.init_std, bias=False)
         return tap(self, "logits", unembed(h))

@@ -1,4 +1,4 @@
-"""The numbers of a decoder and its linear maps; decoder.py has the equations."""
+"""The hyperparameters of a decoder and its linear maps; decoder.py has the equations."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ REMAT_POLICIES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class DecoderSpec:
-    """The numbers of a decoder. A standard deviation may be "fan_in": 1/sqrt(inputs)."""
+    """The hyperparameters of a decoder. A standard deviation may be "fan_in": 1/sqrt(inputs)."""
 
     vocab_size: int  # V, the number of tokens
     length: int  # m, the longest sequence: the size of MixiT's matrices and positions
@@ -46,7 +46,8 @@ class DecoderSpec:
     qk_init_std: float | str = 0.02  # of query and key; it decides whether Frozen-QK works
     embed_init_std: float = 0.02  # of token and position embeddings
     residual_scale: float = 1.0  # r, the factor of the residual stream
-    branch_scale: float = 1.0  # times (base_layers / L)^depth_alpha it is b, the factor of branches
+    # The factor of branches is b = branch_scale (base_layers / L)^depth_alpha.
+    branch_scale: float = 1.0
     depth_alpha: float = 0.0  # the exponent in b; 0: b does not depend on the depth
     base_layers: int = 1  # the depth at which b is branch_scale
     base_width: float = 0.0  # multiply linear maps by sqrt(base_width / inputs); 0: by 1

@@ -27,19 +27,20 @@ from jaxformer.models.scanned import scan_blocks
 from jaxformer.models.transformer import BlockSpec, TransformerBlock
 
 HEAD_KERNEL = re.compile(r"(.*/)?block_\d+/attn/(query|key|value)/kernel")
+# The fields of an EncoderSpec that scale a term; each is finite and at least 0.
 STRENGTHS = ("beta", "alpha_sa", "alpha_mlp", "sigma_v2", "sigma_w2", "sigma_b2")
 
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """The numbers of an encoder, with the names of theory.signal.Block."""
+    """The hyperparameters of an encoder, with the names of theory.signal.Block."""
 
     vocab_size: int  # 0: inputs and outputs are vectors (B, T, N), without embedding and logits
     length: int  # T: the longest sequence, and the T of `beta`
     width: int  # N, the width of the residual stream and of the MLP
     layers: int  # L, the number of blocks
     heads: int  # H, the heads of a block
-    beta: float  # scores have the initial deviation beta sqrt(ln T)
+    beta: float  # the initial standard deviation of scores is beta sqrt(ln T)
     alpha_sa: float = 1.0  # factor of the residual of attention
     alpha_mlp: float = 1.0  # factor of the residual of the MLP
     sigma_v2: float = 0.2  # N times the initial variance of value weights
@@ -66,7 +67,7 @@ class EncoderSpec:
 
     @property
     def score_std(self) -> float | jax.Array:
-        """The initial deviation of q.k / sqrt(D)."""
+        """The initial standard deviation of q.k / sqrt(D)."""
         return self.beta * math.log(self.length) ** 0.5
 
     @property
@@ -75,7 +76,7 @@ class EncoderSpec:
 
     @property
     def block(self) -> BlockSpec:
-        """The numbers of one block; Var Q_ij = Var K_ij = score_std / N (eq. 11)."""
+        """The hyperparameters of one block; Var Q_ij = Var K_ij = score_std / N (eq. 11)."""
         std_qk = self.deviation(self.score_std)
         std_mlp = self.deviation(self.sigma_w2)
         return BlockSpec(
@@ -98,7 +99,7 @@ class EncoderSpec:
         )
 
     def deviation(self, variance: float | jax.Array) -> float | jax.Array:
-        """Returns the deviation of a kernel whose variance times the fan-in N is given."""
+        """Returns the standard deviation of a kernel from its variance times the fan-in N."""
         return (variance / self.width) ** 0.5
 
 

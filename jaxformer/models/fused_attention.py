@@ -1,7 +1,7 @@
 """Softmax attention that never stores its weights, with the kernel of the platform.
 
     NVIDIA    cuDNN, in half precision
-    TPU       the flash kernel of jax.experimental.pallas, in sequences of whole tiles of 128 tokens
+    TPU       the flash kernel of jax.experimental.pallas, if the length is a multiple of 128 tokens
     others    the plain product, whose weights the backward pass computes again
 
 With a kernel the memory grows linearly with the length T. The plain product needs T^2 numbers, for

@@ -21,7 +21,7 @@ MATRIX_PRODUCT = (((1,), (0,)), ((), ()))  # dimension numbers of lax.dot_genera
 
 
 def normal(std: float | jax.Array | str) -> Callable:
-    """Returns the initialiser N(0, std^2); "fan_in" is the deviation 1/sqrt(number of inputs)."""
+    """Returns the initialiser N(0, std^2); the std "fan_in" is 1/sqrt(number of inputs)."""
     if std == FAN_IN:
         # variance_scaling would truncate the normal; the papers do not.
         return lambda key, shape, dtype: jax.random.normal(key, shape, dtype) * shape[0] ** -0.5
@@ -35,8 +35,8 @@ def normal(std: float | jax.Array | str) -> Callable:
 def rms_normalise(x_BxTxN: jax.Array, eps: float = 0.0) -> jax.Array:
     """Returns x / sqrt(mean(x^2) + eps), and 0 where x is 0.
 
-    `Norm` writes x * x instead of square(x): their derivatives differ in the last bits, which are
-    kept for both.
+    `Norm` writes x * x instead of square(x). Their derivatives differ in the last bits, so a common
+    form would change recorded results.
     """
     square_BxTx1 = jnp.mean(jnp.square(x_BxTxN), -1, keepdims=True) + eps
     return x_BxTxN * jax.lax.rsqrt(jnp.maximum(square_BxTx1, jnp.finfo(x_BxTxN.dtype).tiny))
@@ -51,13 +51,14 @@ def matrix_product(
 ) -> jax.Array:
     """Returns x w, (B, T, M), as one product of matrices (R, N) and (N, M) with R = B T rows.
 
-    Linear maps use it in place of lax.dot_general and pass the arguments of that function. The
-    weight gradient is then a product of two matrices in their memory order. With two axes of rows
-    XLA's CPU backend would first transpose the incoming gradient. The bits are the same.
+    Linear maps call it in place of lax.dot_general, with the arguments of that function. With one
+    axis of rows the weight gradient is a product of two matrices in their memory order. With the
+    two axes B and T, XLA's CPU backend would first transpose the incoming gradient. The bits are
+    the same.
     """
     x_RxN = x_BxTxN.reshape(-1, x_BxTxN.shape[-1])
     if x_RxN.dtype.itemsize == 2:
-        y_RxM = _half(x_RxN, w_NxM)
+        y_RxM = _product_in_half_precision(x_RxN, w_NxM)
     else:
         y_RxM = jax.lax.dot_general(x_RxN, w_NxM, MATRIX_PRODUCT, precision, preferred_element_type)
     y_RxM = checkpoint_name(y_RxM, DENSE)
@@ -65,13 +66,13 @@ def matrix_product(
 
 
 @jax.custom_vjp
-def _half(x_RxN: jax.Array, w_NxM: jax.Array) -> jax.Array:
+def _product_in_half_precision(x_RxN: jax.Array, w_NxM: jax.Array) -> jax.Array:
     """Returns x w in half precision, summed in float32 on every platform."""
     return _half_product(x_RxN, w_NxM, MATRIX_PRODUCT)
 
 
 def _half_product(x: jax.Array, y: jax.Array, dimensions: Any) -> jax.Array:
-    """Multiplies in half precision by the instructions of the platform that runs the program.
+    """Multiplies in half precision with the instructions of the platform that runs the program.
 
     Accelerators sum in float32 by themselves. XLA uses a CPU's instructions for half precision only
     if the result is float32, so that it is rounded afterwards.
@@ -87,17 +88,17 @@ def _half_product(x: jax.Array, y: jax.Array, dimensions: Any) -> jax.Array:
     return jax.lax.platform_dependent(x, y, cpu=on_cpu, default=elsewhere)
 
 
-def _half_forward(x_RxN, w_NxM):
-    return _half(x_RxN, w_NxM), (x_RxN, w_NxM)
+def _half_precision_forward(x_RxN, w_NxM):
+    return _product_in_half_precision(x_RxN, w_NxM), (x_RxN, w_NxM)
 
 
-def _half_backward(saved, dy_RxM):
+def _half_precision_backward(saved, dy_RxM):
     x_RxN, w_NxM = saved
     dx_RxN = _half_product(dy_RxM, w_NxM, (((1,), (1,)), ((), ())))
     return dx_RxN, _half_product(x_RxN, dy_RxM, (((0,), (0,)), ((), ())))
 
 
-_half.defvjp(_half_forward, _half_backward)
+_product_in_half_precision.defvjp(_half_precision_forward, _half_precision_backward)
 
 
 def dense(

@@ -5,8 +5,8 @@
     model.apply({"params": tree}, inputs, positions (B, K)) -> logits at these positions, (B, K, V)
 
 Inputs are tokens (B, T). Tasks with `vocab_size` 0 have vectors (B, T, n) as inputs, and the output
-is one number for each example, (B,). `model.spec` is a frozen dataclass of the model's numbers. It
-has at least the fields
+is one number for each example, (B,). `model.spec` is a frozen dataclass of hyperparameters. It has
+at least the fields
 
     vocab_size    V
     length        the longest sequence
@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jaxformer.core.errors import UserError, check_range, check_types, unknown
 
 SPEC_FIELDS = ("vocab_size", "length", "causal")
-# Larger sizes are typing errors: they raise before anything is traced or allocated.
+# Larger sizes must be typos: they raise before anything is traced or allocated.
 MAX_SIZES = {
     "vocab_size": 10**7,
     "length": 10**6,
@@ -36,7 +36,7 @@ MAX_SIZES = {
     "mlp_width": 10**7,
     "mlp_multiplier": 10**4,
 }
-MAX_SCALE = 1e18  # its square is a float32
+MAX_SCALE = 1e18  # its square is finite in float32
 
 
 class Model(Protocol):
@@ -56,13 +56,17 @@ def check_sizes(spec: Any, *names: str, least: int = 1) -> None:
 
 
 def make_spec(spec_type: type, numbers: Mapping[str, Any]) -> Any:
-    """Returns the spec with these fields; an unknown or missing field is a UserError."""
+    """Returns the spec with these fields; raises UserError if one is unknown or missing."""
     known = {field.name: field for field in fields(spec_type)}
     for name in numbers:
         if name not in known:
             raise unknown(f"field of {spec_type.__name__}", name, known)
-    required = [n for n, f in known.items() if f.default is f.default_factory is MISSING]
-    if missing := [name for name in required if name not in numbers]:
+    optional = [
+        name
+        for name, field in known.items()
+        if field.default is not MISSING or field.default_factory is not MISSING
+    ]
+    if missing := [name for name in known if name not in (*numbers, *optional)]:
         raise UserError(f"{spec_type.__name__} needs {', '.join(missing)}.")
     check_types(spec_type, numbers)
     return spec_type(**numbers)

@@ -31,7 +31,7 @@ def attentioned_input(tokens_BxTxn, maps: Sequence[Any]):
     """
     if not maps:
         raise UserError("attentioned_input needs the attention maps of at least one layer.")
-    path_BxPxS = maps[-1].mean(-1)
+    path_BxPxS = maps[-1].mean(-1)  # the weight of token s in the sum of each path
     for map_BxHxSxT in maps[-2::-1]:
         path_BxHxSxP = map_BxHxSxT @ path_BxPxS.swapaxes(1, 2)[:, None]
         path_BxHxPxS = path_BxHxSxP.swapaxes(2, 3)

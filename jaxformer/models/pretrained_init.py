@@ -81,17 +81,18 @@ def _loaded(spec: LoadedSpec) -> FromParams:
     from jaxformer.models.pretrained import hub, load_folder
 
     model, params, _ = load_folder(hub.path_of(spec.source))
-    theirs = model.spec
-    if theirs.vocab_size != spec.vocab_size:
+    published = model.spec
+    if published.vocab_size != spec.vocab_size:
         raise UserError(
-            f"{spec.source} has {theirs.vocab_size:,} tokens and the text {spec.vocab_size:,}. "
+            f"{spec.source} has {published.vocab_size:,} tokens and the text {spec.vocab_size:,}. "
             "Prepare the text with the tokenizer of the model "
             "(jaxformer prepare --tokenizer=FOLDER). "
-            f"If the model has more tokens than its tokenizer, give task.vocab={theirs.vocab_size}."
+            "If the model has more tokens than its tokenizer, give "
+            f"task.vocab={published.vocab_size}."
         )
-    if theirs.length < spec.length:
+    if published.length < spec.length:
         raise UserError(
-            f"{spec.source} takes {theirs.length:,} tokens, task.window is {spec.length:,}."
+            f"{spec.source} takes {published.length:,} tokens, task.window is {spec.length:,}."
         )
     return from_params(model, params)
 

@@ -11,7 +11,8 @@ are divided by sqrt(d) (`factored_values`, `scale_scores`). E, p and U are param
 
 Paths: embed/embedding, positions/embedding, block_i/attn/{query,key,value,out}/kernel (query if
 `factored_keys`, out if `factored_values`), block_i/mlp/{in,out}/kernel (out for "mlp" only),
-unembed/kernel. Activations: those of `activation_points`; queries are q^T Wk (x^T Wk), keys x.
+unembed/kernel. Activations: those of `activation_points`. The activation "queries" is q^T Wk, where
+q = Wq x or x, and "keys" is x (with rotary positions: the rotated q and Wk x).
 """
 
 from dataclasses import dataclass
@@ -33,19 +34,19 @@ POSITIONS = ("random", "sin_cos", "rotary", "none")
 
 @dataclass(frozen=True)
 class RecallSpec:
-    """The numbers of a recall model."""
+    """The hyperparameters of a recall model."""
 
     vocab_size: int  # V, the number of tokens
     length: int  # T, the longest sequence
     width: int  # d, the width of the residual stream
     # F of each of the L layers: mlp | linear | linear_relu | none
     feed_forward: tuple[str, ...] = ("mlp", "mlp")
-    mlp_multiplier: int = 4  # hidden units of an MLP over d
+    mlp_multiplier: int = 4  # hidden units of an MLP, divided by d
     factored_values: bool = True  # W_V = Wo Wv, else a single matrix
     factored_keys: bool = False  # W_QK = Wq^T Wk, else W_Q = 1
     scale_scores: bool = True  # divide scores by sqrt(d)
     positions: str = "random"  # p_t: random | sin_cos | rotary (turns queries and keys) | none
-    embed_std: float = 1.0  # deviation of E; 1/sqrt(d) is the authors' `sqrtd_embeddings`
+    embed_std: float = 1.0  # of the entries of E; 1/sqrt(d) is the authors' `sqrtd_embeddings`
     tie_output: bool = False  # U = E/sqrt(d), and the logits are divided by sqrt(d) again
     parallel: bool = False  # F reads x instead of x + attention
     causal: bool = True  # a token attends to itself and earlier tokens only, s <= t
@@ -72,8 +73,8 @@ class RecallSpec:
 class Recall(nn.Module):
     """The network: tokens (B, T) to logits (B, T, V), or (B, K, V) at `positions_BxK` only.
 
-    With positions the last layer and the unembedding compute these K rows only; the numbers are
-    the same.
+    With positions the last layer and the unembedding compute only these K rows. The logits are the
+    same.
     """
 
     spec: RecallSpec
@@ -97,8 +98,8 @@ class Recall(nn.Module):
         x_BxTxN = tap(self, "embedded", x_BxTxN)
         last = len(spec.feed_forward) - 1
         for i, feed_forward in enumerate(spec.feed_forward):
-            rows = positions_BxK if i == last else None
-            x_BxTxN = Block(spec, feed_forward, name=f"block_{i}")(x_BxTxN, rows)
+            scored = positions_BxK if i == last else None
+            x_BxTxN = Block(spec, feed_forward, name=f"block_{i}")(x_BxTxN, scored)
         x_BxTxN = tap(self, "final", x_BxTxN)
         if spec.tie_output:
             return tap(self, "logits", embed.attend(x_BxTxN) / d)
@@ -175,17 +176,16 @@ class FeedForward(nn.Module):
     @nn.compact
     def __call__(self, x_BxTxN: jax.Array) -> jax.Array:
         spec, d = self.spec, self.spec.width
-        hidden = d * spec.mlp_multiplier if self.kind == "mlp" else d
-        in_NxM = Kernel(d, hidden, spec.param_dtype, name="in")().astype(x_BxTxN.dtype)
+        n_hidden = d * spec.mlp_multiplier if self.kind == "mlp" else d
+        in_NxM = Kernel(d, n_hidden, spec.param_dtype, name="in")().astype(x_BxTxN.dtype)
         y_BxTxM = tap(self, "preactivation", matrix_product(x_BxTxN, in_NxM))
         if self.kind == "linear":
             return tap(self, "output", y_BxTxM)
         if self.kind == "linear_relu":
             return tap(self, "output", jax.nn.relu(y_BxTxM))
-        out_MxN = Kernel(hidden, d, spec.param_dtype, name="out")().astype(x_BxTxN.dtype)
-        return tap(
-            self, "output", matrix_product(tap(self, "hidden", jax.nn.relu(y_BxTxM)), out_MxN)
-        )
+        out_MxN = Kernel(n_hidden, d, spec.param_dtype, name="out")().astype(x_BxTxN.dtype)
+        hidden_BxTxM = tap(self, "hidden", jax.nn.relu(y_BxTxM))
+        return tap(self, "output", matrix_product(hidden_BxTxM, out_MxN))
 
 
 class Kernel(nn.Module):

@@ -20,7 +20,7 @@ def draw(
       key: the random key.
       temperature: the divisor of the logits.
       top_p: the total probability of the tokens to draw from, as in `nucleus`.
-      is_greedy: takes the most probable token; the key and the other numbers have no effect.
+      is_greedy: takes the most probable token; key, temperature and top_p then have no effect.
     """
     if is_greedy:
         tokens_B = logits_BxV.argmax(-1)
@@ -34,10 +34,13 @@ def draw(
 
 
 def nucleus(logits_BxV: jax.Array, top_p: float | jax.Array) -> jax.Array:
-    """Returns the logits of the fewest tokens with total probability `top_p`, -inf for others."""
+    """Returns the logits with -inf outside the nucleus.
+
+    The nucleus are the fewest tokens whose total probability is at least `top_p`.
+    """
     order_BxV = jnp.argsort(-logits_BxV, -1)
     p_BxV = jax.nn.softmax(jnp.take_along_axis(logits_BxV, order_BxV, -1), -1)
-    kept_BxV = jnp.cumsum(p_BxV, -1) - p_BxV < top_p
-    kept_BxV = kept_BxV.at[:, 0].set(True)
+    before_BxV = jnp.cumsum(p_BxV, -1) - p_BxV  # the total probability of more probable tokens
+    kept_BxV = (before_BxV < top_p).at[:, 0].set(True)  # top_p = 0 keeps one token
     rank_BxV = jnp.argsort(order_BxV, -1)
     return jnp.where(jnp.take_along_axis(kept_BxV, rank_BxV, -1), logits_BxV, -jnp.inf)

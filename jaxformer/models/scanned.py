@@ -1,7 +1,7 @@
 """A scan over equal blocks: one compiled body for all, so that deep networks compile quickly.
 
-Addresses, initial bits, captures and results stay the same, because parameters are stacked inside
-the compiled function only. docs/laboratory.md has the costs.
+Addresses, initial values, captures and results stay the same, because parameters are stacked only
+inside the compiled function. docs/laboratory.md has the costs.
 """
 
 from typing import Any
@@ -49,7 +49,8 @@ def scan_blocks(
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *blocks)
     with activation_points.in_scan(names):
         x_BxTxN, captured = jax.lax.scan(body, x_BxTxN, stacked)
-    for i, name in enumerate(names) if captured else ():
-        of_block = jax.tree.map(lambda stacked, i=i: stacked[i], captured)
-        module.put_variable("intermediates", name, of_block)
+    if captured:
+        for i, name in enumerate(names):
+            of_block = jax.tree.map(lambda activation, i=i: activation[i], captured)
+            module.put_variable("intermediates", name, of_block)
     return x_BxTxN

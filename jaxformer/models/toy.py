@@ -5,8 +5,8 @@
 "toy:induction" is a decoder of two attention blocks without MLPs. It reads letters in which a
 segment is repeated, and predicts the next letter. `python examples/train_toy.py` trained it.
 
-A network is a file NAME.npz in this folder: float16 parameters by path, and the JSON text of its
-config under CONFIG.
+A network is a file NAME.npz in the folder `toys`: float16 parameters by path, and the JSON text of
+its config under the key "config".
 """
 
 import json
@@ -32,7 +32,7 @@ def load_toy(source: str) -> tuple[Decoder, dict[str, Any], dict[str, Any]]:
         source: "toy:NAME".
 
     Returns:
-        (model, params, config). The config has the numbers of the model, the alphabet of its
+        (model, params, config). The config has the model's hyperparameters, the alphabet of its
         tokens, the training task and the accuracy.
     """
     name = source.removeprefix(PREFIX)

@@ -1,9 +1,11 @@
 """A transformer block in which every choice and every initial deviation is a field of `BlockSpec`.
 
-    pre-norm     X <- a X + SA(N(X)),   X <- m X + MLP(N(X));   parallel: both read the first N(X)
+    pre-norm     X <- a X + SA(N(X)),   X <- m X + MLP(N(X))
+    parallel     X <- a X + SA(N(X)) + MLP(N(X))
     post-norm    X <- N(a X + SA(X)),   X <- N(m X + MLP(X))
 
-A pre-norm branch may also normalise its output, N(SA(..)), or its output alone.
+A branch of a pre-norm block may normalise its output in addition to its input, N(SA(N(X))), or
+instead of it, N(SA(X)).
 
 `encoder` stacks the post-norm form, and theory.signal measures its predictions in these blocks.
 Inputs and outputs are vectors (B, T, N).
@@ -29,7 +31,7 @@ NORMS = ("layer", "rms")
 
 @dataclass(frozen=True)
 class BlockSpec:
-    """The numbers of a block; std_* are the initial standard deviations of matrix entries."""
+    """The hyperparameters of a block; std_* are initial standard deviations of matrix entries."""
 
     width: int
     heads: int
@@ -48,8 +50,8 @@ class BlockSpec:
     std_bias: float | jax.Array | None = None  # of both biases of the MLP; None: no biases
     score_scale: float | None = None  # None: 1/sqrt(head_width)
     pre_norm: bool = False
-    input_norm: bool = True  # of the branches of a pre-norm block
-    output_norm: bool = False
+    input_norm: bool = True  # branches of a pre-norm block normalise their input
+    output_norm: bool = False  # branches of a pre-norm block normalise their output
     qk_norm: bool = False  # queries and keys of each head are normalised
     norm: str = "rms"
     eps: float = 0.0

@@ -14,7 +14,7 @@ from jaxformer.models.model import check_sizes, take_positions
 
 @dataclass(frozen=True)
 class WrapSpec:
-    """The numbers of a wrapped module."""
+    """The hyperparameters of a wrapped module."""
 
     vocab_size: int
     length: int

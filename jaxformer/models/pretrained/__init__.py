@@ -5,9 +5,10 @@
     surgery.laser(params, "block_11/mlp/in", 0.01)
     save_folder("cut", model, params, config)                       transformers reads it
 
-`network` is one module for all families, whose numbers are a `spec`. `config_json` reads
-config.json, `folder` reads weights and `saving` writes them by the names in `tensor_names` and the
-layouts in `tensor_layouts`. `hub` downloads, and `tiny` makes random small models.
+`network` is one module for all families, with the hyperparameters of a `PretrainedSpec`.
+`config_json` reads config.json. `folder` reads weights and `saving` writes them, by the names in
+`tensor_names` and the layouts in `tensor_layouts`. `hub` downloads, and `tiny` makes random small
+models.
 """
 
 from jaxformer.models.pretrained.config_json import describe

@@ -20,11 +20,11 @@ def describe(hf_config: Mapping[str, Any], file: str = "config.json") -> Pretrai
       UserError: for a family or a field that is not supported; the message names it.
     """
     try:
-        numbers = read_config(hf_config)
+        fields = read_config(hf_config)
         for name in ("rotary", "local_rotary"):
-            if numbers.get(name) is not None:
-                numbers[name] = Rotary(**numbers[name])
-        return PretrainedSpec(**numbers)
+            if fields.get(name) is not None:
+                fields[name] = Rotary(**fields[name])
+        return PretrainedSpec(**fields)
     except UserError as error:
         raise UserError(f"{file}: {error}") from None
     except KeyError as error:

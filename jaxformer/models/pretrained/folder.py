@@ -1,7 +1,8 @@
 """Loads published models: a folder of safetensors, or a GGUF file.
 
-Tensors are memory-mapped, converted and placed on devices one by one. So memory holds the
-parameters and one tensor, or on a mesh one shard of it. Pickles are refused; nothing is executed.
+Tensors are memory-mapped, converted and placed on devices one by one. Loading therefore needs
+memory for the parameters and one more tensor (on a mesh: one shard of it). Pickles are refused;
+nothing is executed.
 """
 
 import re
@@ -67,20 +68,21 @@ def load_folder(
     Returns:
       (model, params, the content of config.json).
     """
-    given = None if isinstance(dtype, str) and dtype == "stored" else _dtype(dtype)
+    is_stored = isinstance(dtype, str) and dtype == "stored"
+    requested = None if is_stored else _checked_dtype(dtype)
     checkpoint = open_checkpoint(Path(folder))
     spec = describe(checkpoint.config, checkpoint.config_name)
     expected = shapes(Pretrained(spec))
     entries = tensor_layouts.tensor_entries(spec, list(expected))
     names = _stored_names(checkpoint, entries, spec)
-    kind = given or _dtype(checkpoint.tensor(names[entries[0].name]).dtype)
-    model = Pretrained(replace(spec, dtype=kind, param_dtype=kind))
-    params = _read(checkpoint, names, entries, model.spec, expected, place)
+    used = requested or _checked_dtype(checkpoint.tensor(names[entries[0].name]).dtype)
+    model = Pretrained(replace(spec, dtype=used, param_dtype=used))
+    params = _read_parameters(checkpoint, names, entries, model.spec, expected, place)
     return model, params, checkpoint.config
 
 
-def _dtype(dtype: Any) -> Any:
-    """Returns the dtype of the computation."""
+def _checked_dtype(dtype: Any) -> Any:
+    """Returns the dtype of the computation; raises UserError for a dtype not in DTYPES."""
     try:  # numpy would read other strings as structured dtypes
         is_named = not isinstance(dtype, str) or dtype in DTYPES
         kind = jnp.dtype(float if dtype is None else dtype) if is_named else None
@@ -101,7 +103,7 @@ def shapes(model: Pretrained) -> dict[str, tuple[int, ...]]:
     return {path: leaf.shape for path, leaf in paths.flatten(tree).items()}
 
 
-def _read(
+def _read_parameters(
     checkpoint: Checkpoint,
     names: Mapping[str, str],
     entries: list[TensorEntry],
@@ -113,15 +115,21 @@ def _read(
     for entry in entries:
         name = names[entry.name]
         tensor = checkpoint.tensor(name)
-        for path, part in _parts(tensor, entry, spec, expected, checkpoint.location(name)):
+        location = checkpoint.location(name)
+        for path, part in _checked_parts(tensor, entry, spec, expected, location):
             flat[path] = _put(part, spec.param_dtype, path, place)
         del tensor
     return paths.unflatten(flat)
 
 
-def _parts(
-    tensor: Any, entry: TensorEntry, spec: PretrainedSpec, expected: Mapping[str, Any], tensor_name
+def _checked_parts(
+    tensor: Any,
+    entry: TensorEntry,
+    spec: PretrainedSpec,
+    expected: Mapping[str, Any],
+    location: str,
 ) -> Iterator[tuple[str, Any]]:
+    """Returns (path, parameter) for each parameter in a tensor; raises if a shape is wrong."""
     try:
         parts = tensor_layouts.to_parameters(tensor, entry, spec)
         fits = [tuple(x.shape) for x in parts] == [tuple(expected[p]) for p in entry.parameters]
@@ -130,7 +138,7 @@ def _parts(
     if not fits:
         shape = tensor_layouts.tensor_shape(entry, [expected[path] for path in entry.parameters])
         raise UserError(
-            f"{tensor_name} has the shape {tuple(tensor.shape)}; config.json requires {shape}."
+            f"{location} has the shape {tuple(tensor.shape)}; config.json requires {shape}."
         )
     return zip(entry.parameters, parts)
 
@@ -141,7 +149,9 @@ def _put(part: Any, dtype: Any, path: str, place: Placement) -> jax.Array:
     if not isinstance(place, jax.sharding.Sharding):  # a device, or None for the default device
         return jax.device_put(_shard(part, ..., dtype), place)
     indices = place.addressable_devices_indices_map(part.shape)
-    shards = [jax.device_put(_shard(part, index, dtype), on) for on, index in indices.items()]
+    shards = [
+        jax.device_put(_shard(part, index, dtype), device) for device, index in indices.items()
+    ]
     return jax.make_array_from_single_device_arrays(part.shape, place, shards)
 
 

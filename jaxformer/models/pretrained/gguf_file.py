@@ -7,8 +7,8 @@ A file has a header, metadata (name, type, value), a table of tensors, and the t
     file.tensors["blk.0.attn_q.weight"]          its shape, quantisation and place in the file
     file.tensor("blk.0.attn_q.weight")           a float array
 
-The package `gguf` dequantises. The header is read here instead, because the reader of that package
-needs ten seconds for the 262,144 tokens of Gemma 3. It also reports a truncated file as an error of
+The package `gguf` dequantises tensors. This module reads the header itself: the package's reader
+needs ten seconds for the 262,144 tokens of Gemma 3, and reports a truncated file as an error of
 NumPy.
 """
 
@@ -77,25 +77,30 @@ class GGUFFile:
         alignment = self.metadata.get("general.alignment", DEFAULT_ALIGNMENT)
         if not isinstance(alignment, int) or alignment < 1:
             raise ValueError(f"its alignment is {alignment!r}, expected a positive whole number")
-        data_start = -(-header.position // alignment) * alignment
+        data_start = math.ceil(header.position / alignment) * alignment
         self.tensors: dict[str, StoredTensor] = {}
-        for name, shape, kind, offset in table:
+        for name, shape, quantisation_id, offset in table:
             if name in self.tensors:
                 raise ValueError(f"it has two tensors {one_line(name, 60)}")
-            self.tensors[name] = self._stored_tensor(name, shape, kind, data_start + offset)
+            start = data_start + offset
+            self.tensors[name] = self._stored_tensor(name, shape, quantisation_id, start)
         stop = data_start
         for name, tensor in sorted(self.tensors.items(), key=lambda item: item[1].start):
             if tensor.start < stop:
                 raise ValueError(f"the bytes of {one_line(name, 60)} overlap another tensor's")
             stop = tensor.stop
 
-    def _stored_tensor(self, name: str, shape: Any, kind: int, start: int) -> StoredTensor:
+    def _stored_tensor(
+        self, name: str, shape: Any, quantisation_id: int, start: int
+    ) -> StoredTensor:
         gguf, name = _package(), one_line(name, 60)
         try:
-            quantisation = gguf.GGMLQuantizationType(kind)
+            quantisation = gguf.GGMLQuantizationType(quantisation_id)
             block_values, block_bytes = gguf.GGML_QUANT_SIZES[quantisation]
         except (ValueError, KeyError):
-            raise UserError(f"{self.file}: {name} has the unknown quantisation {kind}.") from None
+            raise UserError(
+                f"{self.file}: {name} has the unknown quantisation {quantisation_id}."
+            ) from None
         if not shape or shape[-1] % block_values:
             raise ValueError(
                 f"{name} of shape {shape} has no whole blocks of {block_values} values"
@@ -111,10 +116,11 @@ class GGUFFile:
         """Returns a tensor, dequantised to float32."""
         gguf, stored = _package(), self.tensors[name]
         block_values, block_bytes = gguf.GGML_QUANT_SIZES[stored.quantisation]
-        bytes_shape = (*stored.shape[:-1], stored.shape[-1] // block_values * block_bytes)
+        row_bytes = stored.shape[-1] // block_values * block_bytes
         content = np.frombuffer(self._content, np.uint8, stored.stop - stored.start, stored.start)
         try:
-            return gguf.dequantize(content.reshape(bytes_shape), stored.quantisation)
+            rows = content.reshape(*stored.shape[:-1], row_bytes)
+            return gguf.dequantize(rows, stored.quantisation)
         except NotImplementedError:
             raise UserError(
                 f"{self.file}: {name} has the quantisation {stored.quantisation.name}, which the "
@@ -161,7 +167,10 @@ class _Header:
         return list(struct.unpack(f"<{count}{NUMBERS[kind]}", self.take(count * size)))
 
     def table_row(self) -> tuple[str, tuple[int, ...], int, int]:
-        """Returns (name, shape, quantisation, offset) of a tensor; the file has axes reversed."""
+        """Returns (name, shape, number of the quantisation, offset) of a tensor.
+
+        The file stores the axes in reverse order.
+        """
         name, n_axes = self.string(), self.number("I")
         if n_axes > MAX_AXES:
             raise ValueError(f"{one_line(name, 60)} has {n_axes} axes, more than {MAX_AXES}")
@@ -169,7 +178,7 @@ class _Header:
         return name, shape, self.number("I"), self.number("Q")
 
     def checked_count(self, count: int, min_bytes: int) -> int:
-        """Returns the count if the rest of the file has room for so many entries."""
+        """Returns the count; raises ValueError if the file is too short for so many entries."""
         if count * min_bytes > len(self.content) - self.position:
             raise ValueError(f"its header has {count:,} entries and no room for them")
         return count

@@ -85,9 +85,9 @@ class Architecture(NamedTuple):
     # Maps the fields so far, and a function that reads the metadata of the architecture by name,
     # to further fields of config.json.
     more_fields: Callable[[dict[str, Any], Callable[[str], Any]], dict[str, Any]]
-    is_permuted: bool = False  # rows of query and key
+    is_permuted: bool = False  # rows of query and key are permuted
     is_norm_shifted: bool = False  # norms are stored as 1 + w
-    has_implied_biases: bool = False  # of query, key and value, without a field that says so
+    has_implied_biases: bool = False  # query, key and value have biases, and config.json no field
 
 
 ARCHITECTURES = {
@@ -158,7 +158,10 @@ class GGUFModel:
         return {"rope_scaling": {"rope_type": kind, "factor": value("rope.scaling.factor")}}
 
     def stored_names(self, names: Sequence[str], prefix: str) -> dict[str, str]:
-        """Returns {tensor name of Hugging Face: tensor name in the file}."""
+        """Returns {tensor name of Hugging Face: tensor name in the file}.
+
+        `prefix`, which other checkpoints need, has no effect.
+        """
         import gguf
 
         numbers = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}

@@ -1,9 +1,9 @@
 """Builds a tokenizer of the package `tokenizers` from the metadata of a GGUF file.
 
-gpt2     byte-level BPE: the file has its merges, and names the rule that splits a text
+gpt2     byte-level BPE: the file has the merges, and names the rule that splits a text into words
 llama    SentencePiece: spaces are "▁", and unknown characters become bytes. The file has no merges.
-         Two tokens are merged if they form a third; the third with the highest score comes first
-         (Gemma: with the smallest id)
+         Two tokens are merged if they form a third token. The merge whose result has the highest
+         score comes first (in Gemma: the result with the smallest id)
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +19,7 @@ LLAMA3_SPLIT = (
 )
 QWEN2_SPLIT = LLAMA3_SPLIT.replace(r"\p{N}{1,3}", r"\p{N}")
 GPT2_RULES = ("default", "gpt-2")
+# {rule that splits a text, as GGUF files name it: its pattern}
 SPLITS = {
     "llama-bpe": LLAMA3_SPLIT,
     "llama3": LLAMA3_SPLIT,
@@ -34,7 +35,7 @@ def build(metadata: Mapping[str, Any], where: str) -> Any:
 
     Args:
       metadata: the metadata of the file.
-      where: the file in messages.
+      where: the name of the file in messages.
     """
     try:
         return _build({name.removeprefix("tokenizer.ggml."): x for name, x in metadata.items()})
@@ -73,7 +74,7 @@ def _build(fields: Mapping[str, Any]) -> Any:
         chosen = [token for token, t in zip(tokens, types) if t == token_type and token in vocab]
         add = tokenizer.add_special_tokens if special else tokenizer.add_tokens
         add([AddedToken(token, normalized=False, special=special) for token in chosen])
-    _add_ends(tokenizer, fields, adds_start=kind == "llama")
+    _add_start_and_end(tokenizer, fields, adds_start=kind == "llama")
     return tokenizer
 
 
@@ -85,13 +86,13 @@ def _byte_level(fields: Mapping[str, Any]) -> Any:
     vocab = {token: index for index, token in enumerate(fields["tokens"])}
     merges = [tuple(merge.split(" ")) for merge in fields["merges"]]
     tokenizer = Tokenizer(models.BPE(vocab, merges))
-    first: Any = None
+    steps: list[Any] = []
     if rule in SPLITS:
-        first = pre_tokenizers.Split(Regex(SPLITS[rule]), behavior="isolated")
+        steps = [pre_tokenizers.Split(Regex(SPLITS[rule]), behavior="isolated")]
     elif rule in DIGIT_RULES:
-        first = pre_tokenizers.Digits(individual_digits=True)
-    level: Any = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=rule not in SPLITS)
-    tokenizer.pre_tokenizer = level if first is None else pre_tokenizers.Sequence([first, level])
+        steps = [pre_tokenizers.Digits(individual_digits=True)]
+    to_bytes: Any = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=rule not in SPLITS)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*steps, to_bytes]) if steps else to_bytes
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
@@ -118,11 +119,12 @@ def _sentencepiece(fields: Mapping[str, Any]) -> Any:
     )
     tokenizer = Tokenizer(model)
     has_prefix = fields.get("add_space_prefix", not is_gemma)
-    steps = [normalizers.Prepend(SPACE)] if has_prefix else []
-    tokenizer.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", SPACE)])
-    ends = [decoders.Strip(" ", 1, 0)] if has_prefix else []
-    decoder = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *ends]
-    tokenizer.decoder = decoders.Sequence(decoder)
+    add_prefix = [normalizers.Prepend(SPACE)] if has_prefix else []
+    tokenizer.normalizer = normalizers.Sequence([*add_prefix, normalizers.Replace(" ", SPACE)])
+    steps = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    if has_prefix:
+        steps.append(decoders.Strip(" ", 1, 0))
+    tokenizer.decoder = decoders.Sequence(steps)
     return tokenizer
 
 
@@ -131,7 +133,8 @@ def _merges(
 ) -> list[tuple[str, str]]:
     """Returns all pairs of tokens that form a token, in the order in which they are merged.
 
-    Tokens are sorted by score, the highest first; pairs of one token by the length of the left one.
+    Pairs are sorted by the score of the token that they form, the highest first. Pairs with equal
+    scores are sorted by the length of their left token, the longest first.
     """
     ranked = []
     for token, score in zip(tokens, scores, strict=True):
@@ -143,7 +146,7 @@ def _merges(
     return [entry[3:] for entry in ranked]
 
 
-def _add_ends(tokenizer: Any, fields: Mapping[str, Any], adds_start: bool) -> None:
+def _add_start_and_end(tokenizer: Any, fields: Mapping[str, Any], adds_start: bool) -> None:
     """Makes the tokenizer add start and end tokens to each text, if the file says so."""
     from tokenizers import processors
 

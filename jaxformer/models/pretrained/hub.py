@@ -67,7 +67,7 @@ def fetch(name: str, revision: str | None = None) -> Path:
       revision: a revision; its folder in JAXFORMER_MODELS is "EleutherAI/pythia-1b@step1000".
     """
     check_name(name)
-    at = f" at revision {revision!r}" if revision else ""
+    at_revision = f" at revision {revision!r}" if revision else ""
     if folder := local_folder(name, revision):
         if not folder.is_dir():
             root = os.environ[MODELS_VARIABLE]
@@ -92,11 +92,12 @@ def fetch(name: str, revision: str | None = None) -> Path:
     except Exception as error:
         # Without a network: errors of several libraries, and LocalEntryNotFoundError.
         raise UserError(
-            f"{name!r}{at} is not a folder, and the hub cannot be reached: {one_line(error, 120)}"
+            f"{name!r}{at_revision} is not a folder, and the hub cannot be reached: "
+            f"{one_line(error, 120)}"
         ) from None
     if not any(folder.glob("*.safetensors")):
         raise UserError(
-            f"{name}{at} has no safetensors on the hub, and pickles are refused: write a folder "
-            "with transformers, model.save_pretrained(FOLDER), and load it."
+            f"{name}{at_revision} has no safetensors on the hub, and pickles are refused: write a "
+            "folder with transformers, model.save_pretrained(FOLDER), and load it."
         )
     return folder

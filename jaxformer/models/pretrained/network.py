@@ -68,16 +68,17 @@ class Pretrained(nn.Module):
             mutable=["cache"] the module stores a cache of `spec.length` tokens by itself.
           types_BxT: the segment of each token, for models with segments; by default the first.
         """
-        spec, (n_batch, T) = self.spec, tokens_BxT.shape
+        spec = self.spec
+        n_batch, T = tokens_BxT.shape
         real_BxT = jnp.ones((n_batch, T), bool) if real_BxT is None else real_BxT.astype(bool)
         stored = None
         if cache is None and self.is_mutable_collection("cache") and not self.is_initializing():
             stored = self.variable("cache", "held", lambda: self.empty_cache(n_batch, spec.length))
             cache = stored.value
         start = 0 if cache is None else cache["length"]
-        before_B = jnp.zeros(n_batch, int) if cache is None else cache["seen"].sum(1)
+        n_before_B = jnp.zeros(n_batch, int) if cache is None else cache["seen"].sum(1)
         counted_BxT = real_BxT if spec.pad < 0 else real_BxT & (tokens_BxT != spec.pad)
-        position_BxT = jnp.maximum(jnp.cumsum(counted_BxT, 1) + before_B[:, None] - 1, 0)
+        position_BxT = jnp.maximum(jnp.cumsum(counted_BxT, 1) + n_before_B[:, None] - 1, 0)
         seen_BxS = real_BxT
         if cache is not None:
             seen_BxS = jax.lax.dynamic_update_slice(cache["seen"], real_BxT, (0, start))
@@ -161,7 +162,11 @@ class Pretrained(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and MLP with their residuals, in sequence or in parallel."""
+    """Attention and MLP with their residuals, in sequence or in parallel.
+
+    A call returns the states and the block's new cache. `cached` is (the block's cache, the slot of
+    the first new token), or None.
+    """
 
     spec: PretrainedSpec
     index: int = 0
@@ -200,15 +205,16 @@ class Attention(nn.Module):
         q_BxTxHxD = self._heads(x_BxTxN, "query", spec.heads)
         k_BxTxGxD = self._heads(x_BxTxN, "key", spec.kv_heads)
         v_BxTxGxD = self._heads(x_BxTxN, "value", spec.kv_heads)
-        rotary, (mask_BxTxS, angles_BxTxk, bias) = spec.rotary_of(self.index), score_inputs
+        mask_BxTxS, angles_BxTxk, bias = score_inputs
+        rotary = spec.rotary_of(self.index)
         if rotary is not None:
             q_BxTxHxD = tap(self, "turned_queries", rotary.turn(q_BxTxHxD, angles_BxTxk))
             k_BxTxGxD = tap(self, "turned_keys", rotary.turn(k_BxTxGxD, angles_BxTxk))
         if cached is not None:
             cache, start = cached
-            at = (0, start, 0, 0)
-            k_BxTxGxD = jax.lax.dynamic_update_slice(cache["keys"], k_BxTxGxD, at)
-            v_BxTxGxD = jax.lax.dynamic_update_slice(cache["values"], v_BxTxGxD, at)
+            slot = (0, start, 0, 0)
+            k_BxTxGxD = jax.lax.dynamic_update_slice(cache["keys"], k_BxTxGxD, slot)
+            v_BxTxGxD = jax.lax.dynamic_update_slice(cache["values"], v_BxTxGxD, slot)
         cache = {"keys": k_BxTxGxD, "values": v_BxTxGxD}
 
         def adjust(scores_BxHxTxS):
@@ -221,7 +227,11 @@ class Attention(nn.Module):
             mixed_BxTxHxD = fused_attention(q_BxTxHxD, k_BxTxGxD, v_BxTxGxD, mask_Bx1xTxS)
         else:
             mixed_BxTxHxD = layers.softmax_attention(
-                *(self, q_BxTxHxD, k_BxTxGxD, v_BxTxGxD, mask_Bx1xTxS),
+                self,
+                q_BxTxHxD,
+                k_BxTxGxD,
+                v_BxTxGxD,
+                mask_Bx1xTxS,
                 accumulate=jnp.result_type(float),
                 scale=scale,
                 adjust=adjust,

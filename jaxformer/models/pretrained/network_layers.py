@@ -35,12 +35,12 @@ class Bias(nn.Module):
 
 
 def dense(spec: PretrainedSpec, features: int, name: str, bias: bool) -> nn.Dense:
-    """Returns a linear map with the initial deviation and dtypes of a spec."""
+    """Returns a linear map with the initial standard deviation and dtypes of a spec."""
     return layers.dense(features, name, spec.init_std, bias, **spec.dtypes)
 
 
 def norm(spec: PretrainedSpec, name: str, has_bias: bool = True) -> layers.Norm:
-    """Returns the norm of a spec; its statistics have at least float32."""
+    """Returns the norm of a spec; its statistics are computed in float32 or float64."""
     is_centred = spec.norm == "layer"
     return layers.Norm(
         eps=spec.eps,

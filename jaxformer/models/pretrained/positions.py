@@ -23,7 +23,7 @@ class SharedScoreInputs:
     """The masks, angles and biases of a forward pass; each one is computed once.
 
     Args:
-      spec: the numbers of the model.
+      spec: the hyperparameters of the model.
       seen_BxS: booleans, true at slots with a real token.
       start: the slot of the first new token.
       position_BxT: the positions of the new tokens.
@@ -51,8 +51,8 @@ class SharedScoreInputs:
 def visible(seen_BxS: jax.Array, start: Any, T: int, window: int, causal: bool = True) -> jax.Array:
     """Returns the attention mask, (B, T, S).
 
-    The token in slot start + t attends to real tokens in slots up to its own, `window` at most.
-    Each token attends to itself, so that rows of padding have finite weights.
+    The token in slot start + t attends to the real tokens among the last `window` slots, of which
+    its own is the last. Padding attends to itself, so that its rows have finite weights.
 
     Args:
       seen_BxS: booleans, true at slots with a real token.
@@ -82,8 +82,12 @@ def alibi(spec: PretrainedSpec, seen_BxS: jax.Array) -> jax.Array:
 
 
 def _slopes(heads: int) -> np.ndarray:
-    """Returns 2^(-8 h / P), h = 1 .. P, for P heads; further heads have the odd powers of 2P."""
-    power = 2 ** math.floor(math.log2(heads))
-    slopes = 2.0 ** (-8 * np.arange(1, power + 1) / power)
-    further = 2.0 ** (-4 * np.arange(1, 2 * (heads - power) + 1, 2) / power)
+    """Returns ALiBi's slopes, (H,).
+
+    P is the largest power of 2 up to H. The first P heads have 2^(-8 h / P) with h = 1 .. P, the
+    others 2^(-4 h / P) with h = 1, 3, 5, ..
+    """
+    P = 2 ** math.floor(math.log2(heads))
+    slopes = 2.0 ** (-8 * np.arange(1, P + 1) / P)
+    further = 2.0 ** (-4 * np.arange(1, 2 * (heads - P) + 1, 2) / P)
     return np.concatenate([slopes, further])

@@ -70,8 +70,8 @@ class Rotary:
 
     def rates(self, length: int) -> np.ndarray:
         """Returns f of each pair for sequences of this length, (D/2,), in radians per token."""
-        base, longest = self.base, self.pretraining_length
-        if self.kind == "dynamic" and length > longest:
+        base = self.base
+        if self.kind == "dynamic" and length > self.pretraining_length:
             base *= self._growth(length)
         f_k = base ** (-np.arange(0, self.width, 2) / self.width)
         if self.kind == "linear":
@@ -103,7 +103,7 @@ class Rotary:
         if self.is_truncated:
             first, last = math.floor(first), math.ceil(last)
         first, last = max(first, 0), min(last, self.width - 1)
-        last += 0.001 if first == last else 0
+        last += 0.001 if first == last else 0  # the width of the ramp is a divisor
         return np.clip((np.arange(self.width // 2) - first) / (last - first), 0, 1)
 
     def angles(self, position_BxT: jax.Array) -> jax.Array:
@@ -111,7 +111,7 @@ class Rotary:
 
         The highest position decides which factors of longrope and which base of dynamic apply.
         """
-        rates_k = jnp.asarray(self.rates(1), float)
+        rates_k = jnp.asarray(self.rates(1), float)  # the rates up to L tokens
         if self.kind == "longrope":
             longer_k = jnp.asarray(self.rates(self.pretraining_length + 1), float)
             rates_k = jnp.where(position_BxT.max() >= self.pretraining_length, longer_k, rates_k)

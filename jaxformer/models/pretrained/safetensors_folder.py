@@ -110,6 +110,7 @@ class SafetensorsFolder:
         for tensor, name in weight_map.items():
             if tensor not in contents[name]:
                 raise UserError(f"{folder / name} lacks {tensor}, which {INDEX} lists.")
+        # A file may have tensors that the index does not list; the loader reports or ignores them.
         stored = {tensor: name for name, tensors in contents.items() for tensor in tensors}
         return {tensor: folder / name for tensor, name in (stored | weight_map).items()}
 

@@ -52,7 +52,7 @@ def save_folder(
     """
     flat = paths.flatten(params)
     entries = tensor_layouts.tensor_entries(model.spec, list(flat))
-    _check_whole(model, flat, entries)
+    _check_parameters(model, flat, entries)
     tokenizer_files = _tokenizer_files(source)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def save_folder(
         raise UserError(f"{folder} has other files; give a new folder.")
     shards = _shards(entries, flat)
     for name, shard in shards.items():
-        _write(folder / name, shard, flat, model.spec)
+        _write_shard(folder / name, shard, flat, model.spec)
     if is_writer():
         files = {INDEX: _index_json(shards, flat)} if len(shards) > 1 else {}
         files |= {"config.json": _config_json(config, flat)} | tokenizer_files
@@ -110,7 +110,9 @@ def _config_json(config: Mapping[str, Any], flat: Mapping[str, Any]) -> bytes:
     return json.dumps(without_dtype | {"torch_dtype": dtype}, indent=2).encode()
 
 
-def _check_whole(model: Pretrained, flat: Mapping[str, Any], entries: list[TensorEntry]) -> None:
+def _check_parameters(
+    model: Pretrained, flat: Mapping[str, Any], entries: list[TensorEntry]
+) -> None:
     """Raises unless these are all parameters of the model, and its family can store them."""
     expected = shapes(model)
     if missing := [path for path in expected if path not in flat]:
@@ -123,8 +125,10 @@ def _check_whole(model: Pretrained, flat: Mapping[str, Any], entries: list[Tenso
             raise UserError(f"{path} must have the shape {shape}, got {flat[path].shape}.")
 
 
-def _write(file: Path, entries: list[TensorEntry], flat: Mapping[str, Any], spec: PretrainedSpec):
-    """Writes one file atomically. The writing process needs memory for a second copy of it."""
+def _write_shard(
+    file: Path, entries: list[TensorEntry], flat: Mapping[str, Any], spec: PretrainedSpec
+):
+    """Writes one file atomically. The writing process holds a second copy of its tensors."""
     from safetensors.numpy import save_file
 
     tensors = {}
@@ -138,7 +142,8 @@ def _write(file: Path, entries: list[TensorEntry], flat: Mapping[str, Any], spec
         temporary = file.with_name(f".{file.name}.{os.getpid()}")
         try:
             temporary.touch()
-            mode = temporary.stat().st_mode  # the umask's mode; the library writes a private file
+            # The library writes a file that only its owner may read; restore the umask's mode.
+            mode = temporary.stat().st_mode
             save_file(tensors, temporary, {"format": "pt"})
             temporary.chmod(mode)
             os.replace(temporary, file)

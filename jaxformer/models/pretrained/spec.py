@@ -1,4 +1,4 @@
-"""The numbers of a published network; each difference between the families is a field."""
+"""The hyperparameters of a published network; each difference between families is a field."""
 
 import math
 from dataclasses import dataclass, fields
@@ -12,9 +12,13 @@ from jaxformer.models.pretrained.rotary import Rotary
 NORMS = ("layer", "rms")
 NORM_PLACES = ("input", "output", "both", "sum")
 QK_NORMS = ("", "head", "each_head", "width")
+# {declared type of a field: (its description in messages, whether a value is valid)}
 KINDS = {
     int: ("a whole number", lambda x: isinstance(x, int) and not isinstance(x, bool)),
-    float: ("a number", lambda x: isinstance(x, int | float) and math.isfinite(x) and x >= 0),
+    float: (
+        "a number of at least 0",
+        lambda x: isinstance(x, int | float) and math.isfinite(x) and x >= 0,
+    ),
     bool: ("true or false", lambda x: isinstance(x, bool)),
     str: ("a string", lambda x: isinstance(x, str)),
 }
@@ -22,7 +26,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class PretrainedSpec:
-    """The numbers of a published network; `core.hub_config` reads them from config.json.
+    """The hyperparameters of a published network; `core.hub_config` reads them from config.json.
 
     A block has two branches, attention and MLP, whose outputs are added to the residual stream.
     """
@@ -47,13 +51,14 @@ class PretrainedSpec:
     eps: float = 1e-5
     act: str = "gelu"
     gated: bool = False  # W_out (phi(W_gate x) * W_in x), else W_out phi(W_in x)
-    parallel: bool = False  # attention and MLP both have the block's input
+    parallel: bool = False  # attention and MLP both read the block's input
     shared_norm: bool = False  # in a parallel block both branches read the same norm
     tied: bool = False  # the unembedding is the embedding
-    embed_width: int = 0  # of the embedding, if linear maps connect it to the stream; 0: `width`
+    # The width of the embedding, if linear maps connect it to the residual stream; 0: `width`.
+    embed_width: int = 0
     embed_scale: float = 1.0
     embed_norm: bool = False
-    types: int = 0  # segments with an embedding of their own
+    types: int = 0  # number of segment embeddings, as in BERT's sentence pairs; 0: none
     learned_positions: bool = False
     position_offset: int = 0  # rows of the table of positions before that of the first token
     pad: int = -1  # the padding token, which does not count as a position; -1: none
@@ -61,7 +66,7 @@ class PretrainedSpec:
     local_rotary: Rotary | None = None  # of blocks with a window; None: as `rotary`
     rotated: tuple[bool, ...] = ()  # which blocks have rotary positions; (): all
     alibi: bool = False  # a bias of the scores that is linear in the position of the key
-    window: int = 0  # token i attends to tokens j with i - j < window; 0: to all before
+    window: int = 0  # token i attends to tokens j with i - j < window; 0: no limit
     windowed: tuple[bool, ...] = ()  # which blocks have the window; (): all
     score_scale: float = 0.0  # the factor of q.k; 0: 1/sqrt(head_width)
     scale_by_layer: bool = False  # block i divides its scores by i + 1
@@ -73,7 +78,8 @@ class PretrainedSpec:
     mlp_bias: bool = False
     unembed_bias: bool = False
     has_logits: bool = True  # otherwise the output is the last states
-    head_act: str = ""  # of a dense layer with a norm before the unembedding (masked tokens)
+    # The activation of a dense layer with a norm before the unembedding (masked tokens); "": none.
+    head_act: str = ""
     causal: bool = True
     init_std: float = 0.02
     dtype: Any = float
@@ -137,8 +143,9 @@ def check_kinds(spec: Any) -> None:
     """Raises unless each field from config.json has its declared type."""
     for field in fields(spec):
         if field.type in KINDS:
-            expected, fits = KINDS[field.type]
-            if not fits(value := getattr(spec, field.name)):
+            expected, is_valid = KINDS[field.type]
+            value = getattr(spec, field.name)
+            if not is_valid(value):
                 raise UserError(
                     f"{field.name} must be {expected}, got {one_line(repr(value), 60)}."
                 )

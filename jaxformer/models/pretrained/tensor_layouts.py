@@ -16,6 +16,7 @@ from jaxformer.core.errors import check_choice
 from jaxformer.models.pretrained.spec import PretrainedSpec
 from jaxformer.models.pretrained.tensor_names import FALCON_TWO_NORMS, JOINED, KERNELS, NAMES
 
+# {last part of our path: last part of the name on disk}
 LEAVES = {"kernel": "weight", "scale": "weight", "embedding": "weight", "bias": "bias"}
 
 
@@ -31,7 +32,7 @@ def tensor_entries(spec: PretrainedSpec, paths: Sequence[str]) -> list[TensorEnt
     """Returns the tensors of a model on disk, in the order of the table and of blocks.
 
     Args:
-      spec: the numbers of the model.
+      spec: the hyperparameters of the model.
       paths: the paths of the model's parameters.
     """
     check_choice("family", spec.family, NAMES)
@@ -82,7 +83,7 @@ def to_parameters(array: Any, entry: TensorEntry, spec: PretrainedSpec) -> list[
     if entry.layout == "transposed":
         return [array.T]
     if entry.layout == "groups":
-        rest = array.shape[1:]
+        rest = array.shape[1:]  # (inputs,), or () for biases
         parts = array.reshape(spec.kv_heads, -1, spec.head_width, *rest)
         by_kind = parts[:, :-2], parts[:, -2], parts[:, -1]
         return [part.reshape(-1, *rest).T for part in by_kind]

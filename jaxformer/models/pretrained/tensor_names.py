@@ -157,7 +157,7 @@ OPT = {
 
 
 def _bert(root: str, head: dict[str, str]) -> dict[str, str]:
-    """Returns the row of BERT or RoBERTa, which have different names of the stack and the head."""
+    """Returns the row of BERT or RoBERTa, which name the stack and the head differently."""
     return {
         "embed": f"{root}.embeddings.word_embeddings",
         "positions": f"{root}.embeddings.position_embeddings",
@@ -208,13 +208,13 @@ NAMES: dict[str, dict[str, str]] = {
     "stablelm": STABLELM,
     "starcoder2": STARCODER2,
 }
-# Layouts (see `tensor_layouts`): of single kernels in blocks, "transposed" if not listed here, and
-# of tensors that join several kernels.
+# Layouts of single kernels in blocks (see `tensor_layouts`); other families have "transposed".
 KERNELS = {"gpt2": "same"}
+# Layouts of tensors that join several kernels.
 JOINED = {"gpt2": "columns", "gpt_neox": "groups", "falcon": "groups", "phi3": "rows"}
 # Prefixes that names on disk may lack: the hub's GPT-2 has the stack without its head.
 PREFIXES = {name: row["embed"].split(".")[0] + "." for name, row in NAMES.items()}
-# Patterns of constants in older checkpoints, and of heads that no address reaches.
+# Patterns of constants in older checkpoints, and of heads that this package does not implement.
 IGNORED = (
     r"(.*\.)?attn(\.attention)?\.(masked_)?bias",
     r"(.*\.)?attention\.(masked_)?bias",

@@ -25,7 +25,7 @@ class Text:
 
     def __init__(self, source: str | Path, vocab_size: int):
         path = hub.path_of(source)
-        self.tokenizer, self.ends, self.settings = _read(path)
+        self.tokenizer, self.ends, self.settings = _read_tokenizer(path)
         if self.tokenizer.vocab_size > vocab_size:
             raise UserError(
                 f"the tokenizer of {path} does not match the model: it has the token "
@@ -42,9 +42,10 @@ class Text:
         Llama 2 and Phi-3 put a space before a text, so that " Spain" alone would begin with two
         spaces. Therefore the text is encoded after a comma, whose tokens are removed.
         """
-        alone, before = self._ids(text, False), self._ids(",", False)
-        both = self._ids(f",{text}", False)
-        return both[len(before) :] if both[: len(before)] == before else alone
+        comma, comma_and_text = self._ids(",", False), self._ids(f",{text}", False)
+        if comma_and_text[: len(comma)] != comma:  # the tokenizer merges the comma with the text
+            return self._ids(text, False)
+        return comma_and_text[len(comma) :]
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """Returns the token ids of a conversation, up to the beginning of the model's answer.
@@ -74,7 +75,7 @@ class Text:
         return repr(self.tokenizer.decode([token], skip_special=False))
 
 
-def _read(path: Path) -> tuple[HuggingFace, frozenset[int], dict[str, Any]]:
+def _read_tokenizer(path: Path) -> tuple[HuggingFace, frozenset[int], dict[str, Any]]:
     """Returns (tokenizer, end tokens, the content of tokenizer_config.json)."""
     # A published tokenizer may lack an end token, and chat templates write special tokens as text.
     options = {"needs_end": False, "special_in_text": True}
@@ -89,10 +90,10 @@ def _read(path: Path) -> tuple[HuggingFace, frozenset[int], dict[str, Any]]:
     if not file.is_file():
         raise UserError(f"{path} has no {TOKENIZER}; give prompts as token ids, such as '5 17 2'.")
     tokenizer = huggingface_tokenizer.load(file.read_bytes(), str(file), **options)
-    return tokenizer, _ends(path), _settings(path)
+    return tokenizer, _end_tokens(path), _tokenizer_config(path)
 
 
-def _settings(folder: Path) -> dict[str, Any]:
+def _tokenizer_config(folder: Path) -> dict[str, Any]:
     """Returns the content of tokenizer_config.json, with the chat template as one text."""
     file = folder / TOKENIZER_CONFIG
     settings = read_json(file) if file.is_file() else {}
@@ -132,7 +133,7 @@ def _render(
         raise UserError(f"the chat template of this model fails: {one_line(error, 120)}.") from None
 
 
-def _ends(folder: Path) -> frozenset[int]:
+def _end_tokens(folder: Path) -> frozenset[int]:
     """Returns the end tokens of the model's config files."""
     ends: set[int] = set()
     for name in ("config.json", "generation_config.json"):

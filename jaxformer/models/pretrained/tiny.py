@@ -40,8 +40,8 @@ def tiny(kind: str, vocab_size: int, seed: int = 0) -> tuple[Pretrained, dict[st
     check_choice("kind of tiny model", kind, CONFIGS)
     config = CONFIGS[kind] | {"vocab_size": vocab_size}
     model = Pretrained(describe(config))
-    flat = folder.shapes(model)
-    params = {path: draw(path, shape, seed) for path, shape in flat.items()}
+    shapes = folder.shapes(model)
+    params = {path: draw(path, shape, seed) for path, shape in shapes.items()}
     return model, paths.unflatten(params), config
 
 
@@ -54,8 +54,8 @@ def draw(path: str, shape: Sequence[int], seed: int = 0) -> np.ndarray:
         return (1 + 0.3 * noise).astype(np.float32)
     if kind == "bias":
         return (0.3 * noise).astype(np.float32)
-    size = 1.0 if kind == "embedding" else shape[0] ** -0.5
-    return (size * noise).astype(np.float32)
+    std = 1.0 if kind == "embedding" else shape[0] ** -0.5
+    return (std * noise).astype(np.float32)
 
 
 def tokenizer(texts: Sequence[str]) -> Any:
@@ -98,6 +98,7 @@ def save(
     return written
 
 
+# The texts of the default tokenizer: the words of the associations paper's prompts.
 TEXTS = (
     "Madrid is located in Spain Paris France Rome Italy the a southern northern one of",
     "When Mary and John went to a store, John gave a drink to Anna Paul him her them it",

@@ -78,7 +78,7 @@ _PHI3 = {
     "eos_token_id": 0,
     "pad_token_id": 0,
 }
-_LONG = {"type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [1.5, 4.0]}
+_LONGROPE = {"type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [1.5, 4.0]}
 _MISTRAL = _LLAMA | {
     "model_type": "mistral",
     "architectures": ["MistralForCausalLM"],
@@ -262,7 +262,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "llama_biased": _LLAMA | {"attention_bias": True, "mlp_bias": True},
     "phi3": _PHI3,
     "phi3_long": _PHI3
-    | {"sliding_window": None, "rope_scaling": _LONG, "original_max_position_embeddings": 8},
+    | {"sliding_window": None, "rope_scaling": _LONGROPE, "original_max_position_embeddings": 8},
     "llama_linear": _LLAMA | {"rope_scaling": {"type": "linear", "factor": 2.0}},
     "llama_dynamic": _LLAMA
     | {"rope_scaling": {"type": "dynamic", "factor": 2.0}, "max_position_embeddings": 8},
