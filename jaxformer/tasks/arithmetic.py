@@ -7,8 +7,8 @@ Decimal: two numbers with exactly `digits` digits and their sum, then a stop.
 
 Answer digits have the tokens 20..29. The authors score a position if its input is an answer token.
 So the first answer digit, which is predicted from "=", is neither trained nor scored. If the sum
-has no carry at its end, the pad after the stop is scored. scored="strict" scores every answer digit
-and the stop.
+has only `digits` digits, a pad follows the stop, and it is scored. scored="strict" scores every
+answer digit and the stop.
 """
 
 import math
@@ -30,6 +30,7 @@ from jaxformer.tasks.task import (
     ranges,
 )
 
+# Tokens; digits of the summands are 0..9, digits of the answer ANSWER + 0..9.
 PLUS, EQUALS, PAD, ANSWER, STOP = 10, 11, 12, 20, 30
 FORMATS = ("authors", "paper")
 SCORED = ("authors", "strict")
@@ -96,11 +97,11 @@ class DecimalAddition(Task):
         a, b = batch.inputs[:, :n], batch.inputs[:, n + 1 : 2 * n + 1]
         if self.format == "paper":
             a, b = a[:, ::-1], b[:, ::-1]
-        carry_B = carries_B = jnp.zeros(len(a), jnp.int32)
+        carry_B = n_carries_B = jnp.zeros(len(a), jnp.int32)
         for i in range(n):
             carry_B = (a[:, i] + b[:, i] + carry_B) // 10
-            carries_B += carry_B
-        return by_range("carries", carries_B, ranges(n, 0))
+            n_carries_B += carry_B
+        return by_range("carries", n_carries_B, ranges(n, 0))
 
     @property
     def declared(self) -> Declared:
@@ -172,5 +173,5 @@ def _groups(batch: Batch) -> tuple[np.ndarray, ...]:
 def _number(key: jax.Array, digits: int) -> jax.Array:
     """Returns the digits of a random number without leading zero, least significant first."""
     draws = jax.random.uniform(key, (digits,), jnp.float32)
-    low = jnp.where(jnp.arange(digits) == digits - 1, 1, 0)  # no leading zero
-    return low + jnp.floor(draws * (10 - low)).astype(jnp.int32)
+    smallest = jnp.where(jnp.arange(digits) == digits - 1, 1, 0)  # no leading zero
+    return smallest + jnp.floor(draws * (10 - smallest)).astype(jnp.int32)

@@ -34,11 +34,11 @@ class DeferredLogits(NamedTuple):
 
     def scores(self, targets_BxK: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array]:
         """Returns the (B, K) nats of each target in `dtype` and the (B, K) most likely tokens."""
-        parts = functools.partial(self._scores_of_part, jnp.dtype(dtype), targets_BxK.size)
-        return layouts.map_parts(parts, self.h_BxKxN, targets_BxK)
+        score_part = functools.partial(self._scores_of_part, jnp.dtype(dtype), targets_BxK.size)
+        return layouts.map_parts(score_part, self.h_BxKxN, targets_BxK)
 
     def _scores_of_part(self, dtype: Any, total: int, h_BxKxN: jax.Array, targets_BxK: jax.Array):
-        """Returns the scores of the part of the batch on a device; `total` counts positions."""
+        """Returns the scores of a device's part of a batch with `total` positions."""
         n = targets_BxK.size
         chunk = min(math.ceil(self.chunk * n / total), n)
         width, padding = h_BxKxN.shape[2], -n % chunk
@@ -62,7 +62,7 @@ def _logits(dtype: Any, h_PxN: jax.Array, kernel_NxV: jax.Array) -> jax.Array:
 
 
 def _gathered(kernel_NxV: jax.Array, h_CxPxN: jax.Array) -> jax.Array:
-    """Returns the kernel as all chunks use it: communicated once, in their precision."""
+    """Returns the kernel in the precision of h, gathered from a mesh once for all chunks."""
     return layouts.gather_parameter(kernel_NxV.astype(h_CxPxN.dtype), None, "tensor")
 
 
@@ -72,9 +72,9 @@ def _forward(dtype, h_CxPxN, kernel_NxV, targets_CxP):
     def score(chunk):
         h_PxN, targets_P = chunk
         logits_PxV = _logits(dtype, h_PxN, used_NxV)
-        taken_P = jnp.take_along_axis(logits_PxV, targets_P[:, None], 1)[:, 0]
+        target_logit_P = jnp.take_along_axis(logits_PxV, targets_P[:, None], 1)[:, 0]
         total_P = jax.nn.logsumexp(logits_PxV, -1)
-        return total_P - taken_P, jnp.argmax(logits_PxV, -1), total_P
+        return total_P - target_logit_P, jnp.argmax(logits_PxV, -1), total_P
 
     nats_CxP, best_CxP, total_CxP = jax.lax.map(score, (h_CxPxN, targets_CxP))
     return (nats_CxP, best_CxP), (h_CxPxN, kernel_NxV, targets_CxP, total_CxP)
@@ -127,11 +127,11 @@ def check_head(model: Any) -> None:
     """Raises UserError unless the logits are a linear map of the model's last states."""
     spec = model.spec
     is_published = hasattr(spec, "tied") and hasattr(spec, "family")
-    if _takes_head(model) or (is_published and not _extra_of_head(spec)):
+    if _takes_head(model) or (is_published and not _extra_head_step(spec)):
         return
     reason = "takes no head=False"
     if is_published:
-        reason = f"has {_extra_of_head(spec)} after its last states"
+        reason = f"has {_extra_head_step(spec)} after its last states"
     raise UserError(
         f"train.loss_chunk needs a model whose logits are a linear map of its last states, such as "
         f"the decoder; {type(model).__name__} {reason}: set train.loss_chunk=0."
@@ -142,8 +142,11 @@ def _takes_head(model: Any) -> bool:
     return "head" in inspect.signature(model.__call__).parameters
 
 
-def _extra_of_head(spec: Any) -> str:
-    """Names a step of a published model other than the unembedding after its last states, or ""."""
+def _extra_head_step(spec: Any) -> str:
+    """Returns the first step besides the unembedding after the last states, or "".
+
+    `spec` is that of a published model.
+    """
     extras = {
         "logit_cap": "a cap of the logits",
         "unembed_bias": "a bias of the logits",

@@ -1,6 +1,6 @@
 """Classification of documents of a prepared text, for example by sentiment.
 
-tokens="" is the packaged chain, whose two classes are written forwards and backwards.
+tokens="" is the packaged chain: texts of one class are written forwards, of the other backwards.
 """
 
 from dataclasses import dataclass
@@ -60,8 +60,8 @@ class DocumentClass(PreparedText):
     def rows(self, part: int, index_B: np.ndarray, shift_B: np.ndarray) -> np.ndarray:
         """Returns the tokens of each document, its length and its class."""
         rows = super().rows(part, index_B, shift_B)
-        first = self.prepared.part(("train", "validation", "test")[part]).first
-        labels_B = self.prepared.labels_of(first + index_B)
+        first_document = self.prepared.part(("train", "validation", "test")[part]).first
+        labels_B = self.prepared.labels_of(first_document + index_B)
         if (labels_B < 0).any():  # older versions prepared documents without a class
             raise UserError(
                 f"{(labels_B < 0).sum()} of {len(labels_B)} documents of {self.tokens} have no "

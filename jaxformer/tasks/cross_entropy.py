@@ -1,4 +1,4 @@
-"""The cross-entropy of all logits, with a backward pass of one sweep over them.
+"""The cross-entropy of all logits, with a backward pass that reads them once.
 
     nats = -log softmax(logits)[target],   d nats / d logits = softmax - onehot(target)
 

@@ -41,7 +41,7 @@ class DiskTask(Task):
         Args:
             part: TRAIN, VALIDATION or TEST.
             index_B: the numbers of the rows.
-            shift_B: a large number, new in each epoch, that may shift where rows begin.
+            shift_B: a large number that is new in each epoch; a task may shift its rows by it.
 
         Returns:
             (B, R) integers.
@@ -94,12 +94,12 @@ class OnDisk:
     def unseen(self, member_key: jax.Array, batch: Batch) -> None:
         """Returns None, because the parts of a file are disjoint."""
 
-    def read(self, order: "Order", steps: range, part: slice = slice(None)) -> np.ndarray:
-        """Returns (steps, B, R) the rows of some steps, or a slice of each batch."""
+    def read(self, order: "Order", steps: range, examples: slice = slice(None)) -> np.ndarray:
+        """Returns the rows of these examples of the batches of some steps, (steps, B, R)."""
         n = self.task.count(TRAIN)
         size = min(self.train_size or n, n)
         visits_SxB = (
-            np.arange(self.batch_size)[None, part] + self.batch_size * np.array(steps)[:, None]
+            np.arange(self.batch_size)[None, examples] + self.batch_size * np.array(steps)[:, None]
         )
         index, shift = order.visit(visits_SxB.ravel(), size)
         rows = self.task.rows(TRAIN, index * n // size, shift)
@@ -126,12 +126,12 @@ class DiskFeed:
             self.orders = [Order(key) for key in self.keys[:seeds]]
         self.seed_of_member = np.arange(len(self.keys)) % seeds
         row = data.task.rows(TRAIN, np.zeros(1, np.int64), np.zeros(1, np.int64))[0]
-        self.shape, self.kind = (seeds, data.batch_size, *row.shape), row.dtype
-        size = int(np.prod(self.shape)) * row.itemsize
-        self.steps_per_read = int(np.clip(MAX_READ_BYTES // size, 1, MAX_READ_STEPS))
+        self.shape, self.dtype = (seeds, data.batch_size, *row.shape), row.dtype
+        step_bytes = int(np.prod(self.shape)) * row.itemsize
+        self.steps_per_read = int(np.clip(MAX_READ_BYTES // step_bytes, 1, MAX_READ_STEPS))
         self.waited = 0.0  # seconds that training waited for rows
         self.current: tuple[int, jax.Array] | None = None  # number and rows of a block of steps
-        self.pending: dict[int, Future] = {}  # by block
+        self.pending: dict[int, Future] = {}  # {number of a block: its rows}
 
     def __call__(self, step: Any) -> Batch:
         """Returns the batch of a step outside jit."""
@@ -141,11 +141,11 @@ class DiskFeed:
 
     def batch_shapes(self) -> Batch:
         """Returns the shapes of a batch; rows are neither read nor put on the devices."""
-        rows = jax.ShapeDtypeStruct((1, *self.shape), self.kind)
+        rows = jax.ShapeDtypeStruct((1, *self.shape), self.dtype)
         return jax.eval_shape(lambda rows: self.batch(rows, 0), rows)
 
     def steps_left(self, step: int) -> int:
-        """Returns the number of steps that the current rows still serve."""
+        """Returns the number of steps from `step` to the end of its block."""
         return self.steps_per_read - step % self.steps_per_read
 
     def read(self, step: int) -> jax.Array:
@@ -218,14 +218,14 @@ class Order:
 
 def _permuted(x_B: np.ndarray, size: int, words: np.ndarray) -> np.ndarray:
     """Permutes 0..size-1 without a table: `hashes.shuffled` on the host, in 64 bits."""
-    half = max(((size - 1).bit_length() + 1) // 2, 1)
-    mask, out = np.uint64(2**half - 1), x_B.astype(np.uint64)
+    half_bits = max(((size - 1).bit_length() + 1) // 2, 1)
+    mask, out = np.uint64(2**half_bits - 1), x_B.astype(np.uint64)
     outside = np.ones(len(out), bool)
     while outside.any():
-        left, right = out[outside] >> np.uint64(half), out[outside] & mask
+        left, right = out[outside] >> np.uint64(half_bits), out[outside] & mask
         for word in words:
             left, right = right, left ^ (_scramble(right + np.uint64(word)) & mask)
-        out[outside] = (left << np.uint64(half)) | right
+        out[outside] = (left << np.uint64(half_bits)) | right
         outside[outside] = out[outside] >= size
     return out.astype(np.int64)
 

@@ -4,10 +4,10 @@
 
 Strings have up to 2K parentheses, K = `pairs`. The paper's "length 40" means K = 20 if it counts
 parentheses, and K = 40 if it counts as the authors' examples do. A third of the strings are coin
-flips of uniform length. The others begin balanced, with t ~ U{1..K} pairs, and half of them stay
-so. All other strings get swaps, flips, both or neither, with equal probability. Labels are computed
-at the end. Comparing the counts of "(" and ")" scores 93 %. So `accuracy_hard` scores unbalanced
-strings with equal counts.
+flips of uniform length. The others begin balanced, with t ~ U{1..K} pairs, and half of these are
+not changed. All other strings get swaps, flips, both or neither, with equal probability. Labels are
+computed at the end. A comparison of the counts of "(" and ")" labels 93 % of the strings correctly.
+So `accuracy_hard` scores unbalanced strings with equal counts.
 """
 
 import math
@@ -55,28 +55,29 @@ class Dyck(OneAnswer):
         K = self.pairs
         grow_key, draw_key = jax.random.split(key)
         u = jax.random.uniform(draw_key, (8 + 2 * K + 4 * MAX_SWAPS,), jnp.float32)
-        # Choices: coins?, pairs, stays balanced?, doubled flips?, mode, length, swaps, flips.
-        choices, coins, positions = u[:8], u[8 : 8 + 2 * K], u[8 + 2 * K :].reshape(4, MAX_SWAPS)
-        mode = jnp.floor(choices[4] * 4).astype(jnp.int32)
+        u_coin, u_pairs, u_stays, u_doubled, u_mode, u_length, u_swaps, u_flips = u[:8]
+        coins, positions = u[8 : 8 + 2 * K], u[8 + 2 * K :].reshape(4, MAX_SWAPS)
 
-        is_coin = choices[0] < 1 / 3
-        pairs = 1 + jnp.floor(choices[1] * K).astype(jnp.int32)
-        n = jnp.where(is_coin, 1 + jnp.floor(choices[5] * 2 * K).astype(jnp.int32), 2 * pairs)
+        is_coin = u_coin < 1 / 3
+        pairs = 1 + jnp.floor(u_pairs * K).astype(jnp.int32)
+        n = jnp.where(is_coin, 1 + jnp.floor(u_length * 2 * K).astype(jnp.int32), 2 * pairs)
         s = jnp.where(is_coin, coins < 0.5, _balanced(grow_key, pairs, K))  # True is "("
-        mode = jnp.where(~is_coin & (choices[2] < 0.5), 0, mode)
-        swap, flip = mode % 2 == 1, mode >= 2
+        # The mode is 0: no change, 1: swaps, 2: flips, 3: both.
+        mode = jnp.floor(u_mode * 4).astype(jnp.int32)
+        mode = jnp.where(~is_coin & (u_stays < 0.5), 0, mode)
+        has_swaps, has_flips = mode % 2 == 1, mode >= 2
 
-        swaps = jnp.where(swap, _geometric(choices[6]), 0)
-        doubled = jnp.where(choices[3] < 2 / 3, 2, 1)
-        flips = jnp.where(flip, _geometric(choices[7]) * doubled, 0)
+        swaps = jnp.where(has_swaps, _geometric(u_swaps), 0)
+        doubled = jnp.where(u_doubled < 2 / 3, 2, 1)
+        flips = jnp.where(has_flips, _geometric(u_flips) * doubled, 0)
         first, second = (jnp.floor(p * n).astype(jnp.int32) for p in positions[:2])
         s = jax.lax.fori_loop(
             0, MAX_SWAPS, lambda i, s: _swap(s, first[i], second[i], i < swaps), s
         )
         flipped = jnp.floor(positions[2:].ravel() * n).astype(jnp.int32)
-        counted = (jnp.arange(2 * MAX_SWAPS) < flips).astype(jnp.int32)
-        times = jnp.zeros(2 * K, jnp.int32).at[flipped].add(counted)
-        s = s ^ (times % 2 == 1)
+        is_used = (jnp.arange(2 * MAX_SWAPS) < flips).astype(jnp.int32)
+        n_flips_of_position = jnp.zeros(2 * K, jnp.int32).at[flipped].add(is_used)
+        s = s ^ (n_flips_of_position % 2 == 1)
 
         position = jnp.arange(2 * K + 1)
         tokens = jnp.where(position < n, jnp.where(jnp.append(s, False), OPEN, CLOSE), 0)
@@ -152,8 +153,8 @@ def _balanced(key: jax.Array, pairs: jax.Array, max_pairs: int) -> jax.Array:
     """Returns a random balanced string as booleans, True for "(".
 
     A coin decides whether t pairs become "(" + (t - 1 pairs) + ")", or u pairs followed by t - u
-    pairs. The recursion uses a stack of pair counts, with -1 for a pending ")". It takes at most
-    4t - 1 visits with two random numbers each.
+    pairs. The recursion uses a stack of pair counts t, with -1 for a pending ")"; `top` is its
+    height. It takes at most 4t - 1 visits with two random numbers each.
     """
     u = jax.random.uniform(key, (4 * max_pairs, 2), jnp.float32)
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 
 def fingerprints(inputs: jax.Array) -> jax.Array:
-    """Returns a 32-bit hash of each example, (B,). A collision only redraws one needlessly.
+    """Returns a 32-bit hash of each example, (B,). A collision only causes a needless redraw.
 
     Args:
         inputs: tokens, (B, T), or vectors of floats, (B, T, D).

@@ -43,10 +43,12 @@ class Hops(Task):
 
     @property
     def blank_token(self) -> int:
+        """The target at the hop count, the first token."""
         return self.letters + self.max_hops + 1
 
     @property
     def missing(self) -> int:
+        """The token "~" of positions without an answer."""
         return self.blank_token + 1
 
     @property
@@ -72,10 +74,10 @@ class Hops(Task):
 
         position = jnp.arange(m)
         earlier = (s[:, None] == s[None, :]) & (position[None, :] < position[:, None])
-        back = jnp.where(earlier, position[None, :] + 1, -1).max(1)  # target of one hop
+        one_hop = jnp.where(earlier, position[None, :] + 1, -1).max(1)  # -1: there is no target
 
         def hop(t, j):
-            return jnp.where((t < k) & (j >= 0), back[jnp.maximum(j, 0)], j)
+            return jnp.where((t < k) & (j >= 0), one_hop[jnp.maximum(j, 0)], j)
 
         j = jax.lax.fori_loop(0, self.max_hops, hop, position)
         answers = jnp.where(j >= 0, s[jnp.maximum(j, 0)], self.missing)

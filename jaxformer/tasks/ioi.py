@@ -70,9 +70,9 @@ class SyntheticIOI(OneAnswer):
         doubled = doubled + (doubled >= ybar)
         # Choose 3 of T - 4 slots, sort, add 0, 1, 2: uniform over triples at least two apart.
         starts_3 = jnp.sort(jax.lax.top_k(places, 3)[1]) + jnp.arange(3)
-        once = jnp.floor(u[3] * 3).astype(jnp.int32)
-        answers_3 = jnp.where(jnp.arange(3) == once, ybar, doubled).astype(jnp.int32)
-        inputs_T = others_T.at[starts_3].set(q).at[starts_3 + 1].set(answers_3).at[-1].set(q)
+        i_ybar = jnp.floor(u[3] * 3).astype(jnp.int32)
+        successors_3 = jnp.where(jnp.arange(3) == i_ybar, ybar, doubled).astype(jnp.int32)
+        inputs_T = others_T.at[starts_3].set(q).at[starts_3 + 1].set(successors_3).at[-1].set(q)
         signal = ybar if self.reading == "rarer" else doubled
         answer = jnp.where(u[2] < self.alpha, N, signal).astype(jnp.int32)
         targets_T = jnp.append(inputs_T[1:], answer)

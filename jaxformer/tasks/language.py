@@ -5,7 +5,7 @@ tokens="NAME"        a prepared folder: a path, or a folder of runs/data (or $JA
 documents=False      packed windows of the whole text, shifted in each epoch
 documents=True       the beginning of each document, padded with end tokens that are not scored
                      (as in the code of the MixiT papers)
-fingerprint          of the expected tokens, which `jaxformer prepare` prints; "" accepts any
+fingerprint="HEX"    the text must have this fingerprint, which `jaxformer prepare` prints
 """
 
 from abc import abstractmethod
@@ -93,8 +93,9 @@ class PreparedText(DiskTask):
             tokens, lengths = self.prepared.documents(span.first + index_B, self._row_length)
             return np.concatenate([tokens.astype(np.int32), lengths[:, None]], 1)
         # The start of the first window moves with the epoch, so that windows end elsewhere.
-        free = span.stop - span.start - self._row_length - (self.count(part) - 1) * self.window
-        start_B = span.start + shift_B % min(free + 1, self.window) + index_B * self.window
+        covered = self._row_length + (self.count(part) - 1) * self.window
+        n_starts = min(span.stop - span.start - covered + 1, self.window)
+        start_B = span.start + shift_B % n_starts + index_B * self.window
         return self.prepared.windows(start_B, self._row_length)
 
     def split(self, rows_BxR: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -109,7 +110,7 @@ class PreparedText(DiskTask):
 class NextToken(PreparedText):
     """Prediction of the next token at every position."""
 
-    # Examples in a batch of the papers' log perplexity, a mean of batch means; 0 omits that score.
+    # The papers' log perplexity averages the mean losses of batches of this size; 0 omits it.
     batch_of: int = 0
     vocab: int = 0  # tokens of the model if it has more than the tokenizer; 0: as many
 
@@ -155,10 +156,11 @@ class NextToken(PreparedText):
         """
         scored = np.asarray(batch.weights) > 0
         inputs, targets = np.asarray(batch.inputs), np.asarray(batch.targets)
-        before = np.concatenate([np.full((len(inputs), 1), -1), inputs[:, :-1]], 1)
+        # The token before each input; -1 before the first input.
+        previous = np.concatenate([np.full((len(inputs), 1), -1), inputs[:, :-1]], 1)
         fitted = fit_ngrams(self.prepared)
         targets_N = targets[scored]
-        p = fitted.probabilities(before[scored], inputs[scored], targets_N)
+        p = fitted.probabilities(previous[scored], inputs[scored], targets_N)
         n_bytes = self.prepared.bytes_of_token[targets_N].sum()
         return {
             "best_constant": most_frequent(targets_N, np.ones_like(targets_N)),

@@ -29,11 +29,11 @@ def mask_tokens(
             them, a random token at 10 % and the token itself at 10 %.
 
     Returns:
-        The shown tokens if all were masked, and booleans: True for masked tokens.
+        The token that each position shows if it is masked, and booleans: True for masked tokens.
     """
-    selection, kind, other = draws
+    u_masked, u_kind, u_token = draws
     shown = jnp.full_like(tokens, mask_id)
     if masking == "bert":
-        random = jnp.floor(other * mask_id).astype(jnp.int32)
-        shown = jnp.where(kind < 0.8, mask_id, jnp.where(kind < 0.9, random, tokens))
-    return shown, selection < rate
+        random = jnp.floor(u_token * mask_id).astype(jnp.int32)
+        shown = jnp.where(u_kind < 0.8, mask_id, jnp.where(u_kind < 0.9, random, tokens))
+    return shown, u_masked < rate

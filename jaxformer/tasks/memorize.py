@@ -1,10 +1,10 @@
-"""Memorisation of a random table of size x size entries.
+"""Memorisation of a random table of K x K entries, K = `symbols`.
 
-    (k_1, k_2 + size) -> value ~ U{0..size-1}, one fixed draw for each of the size^2 pairs
+    (k_1, K + k_2) -> value ~ U{0..K-1}, one fixed draw for each of the K^2 pairs
 
-There is no test set: the training accuracy is reported. A table entry has log2(size) bits, so a
-model that recalls a fraction `acc` of N entries stores N acc log2(size) bits. Measured by
-cross-entropy it stores N max(0, log2(size) - CE/ln 2), which gives no credit to lucky guesses.
+There is no test set: the training accuracy is reported. A table entry has log2(K) bits, so a model
+that recalls a fraction `acc` of the entries stores K^2 acc log2(K) bits. By its cross-entropy CE
+it stores K^2 max(0, log2(K) - CE/ln 2) bits, which gives no credit to lucky guesses.
 """
 
 import math
@@ -21,7 +21,7 @@ from jaxformer.tasks.task import TOKEN_SCORES, Batch, Declared, OneAnswer
 
 @dataclass(frozen=True)
 class Memorize(OneAnswer):
-    symbols: int = 512  # number of first keys, second keys and values
+    symbols: int = 512  # K, the number of first keys, of second keys and of values
     table_seed: int = 0  # the table is the same for all members and variants
 
     def __post_init__(self):
@@ -62,9 +62,10 @@ class Memorize(OneAnswer):
         return Declared((*TOKEN_SCORES, *bits), ("best_constant", "uniform_value", "unigram_loss"))
 
     def summary(self, means: dict[str, float], trainable: int) -> dict[str, float]:
-        bits, per_parameter = math.log2(self.symbols), self.size / trainable
-        by_loss = max(0.0, bits - means["loss"] / math.log(2))
+        bits_of_entry = math.log2(self.symbols)
+        entries_per_parameter = self.size / trainable
+        stored_bits_of_entry = max(0.0, bits_of_entry - means["loss"] / math.log(2))
         return {
-            "bits_per_parameter": per_parameter * bits * means["accuracy"],
-            "bits_per_parameter_by_loss": per_parameter * by_loss,
+            "bits_per_parameter": entries_per_parameter * bits_of_entry * means["accuracy"],
+            "bits_per_parameter_by_loss": entries_per_parameter * stored_bits_of_entry,
         }

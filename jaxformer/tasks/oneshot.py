@@ -89,7 +89,7 @@ class OneShot(OneAnswer):
         if self.shuffled:
             classes_2 = jnp.stack([first, (first + 1 + class_shift) % classes])
             labels_2 = jnp.stack([flip, 1 - flip])
-        # The query is a different image of its class than the shown one.
+        # The query is an image of one of these classes, but not the image that is shown.
         image_2 = jnp.stack([image_0, image_1])
         images_3 = jnp.append(image_2, (image_2[query] + 1 + query_shift) % per_class)
         classes_3 = jnp.append(classes_2, classes_2[query])
@@ -146,9 +146,9 @@ class OneShot(OneAnswer):
         distance = ((means[:, :, None] - embedding_3xn[None, None]) ** 2).sum(-1)
         first_B = (distance[:, 0, 1] < distance[:, 0, 0]) * 1  # the label of the first image
         labels_Bx2 = np.stack([first_B, 1 - first_B], 1)
-        bare = images[:, :SHOWN_IMAGES] - embedding_3xn[labels_Bx2][:, :, None]
+        shown = images[:, :SHOWN_IMAGES] - embedding_3xn[labels_Bx2][:, :, None]
         query = images[:, SHOWN_IMAGES:] - embedding_3xn[SHOWN_IMAGES][None, None, None]
-        nearer = ((bare - query) ** 2).sum((2, 3)).argmin(1)
+        nearer = ((shown - query) ** 2).sum((2, 3)).argmin(1)
         answers = np.take_along_axis(labels_Bx2, nearer[:, None], 1)[:, 0]
         return float(np.mean(answers == np.asarray(batch.targets)[:, 0]))
 

@@ -148,23 +148,24 @@ class Recall(Task):
             triggers_Q = jnp.asarray(self.trigger_tokens, jnp.int32)
         ybar_Q = self._targets(ybar_u, triggers_Q)
 
-        def after(z, coin, uniform):
+        def next_symbol(z, coin, uniform):
             is_trigger_Q = z == triggers_Q
             ybar = (jnp.where(is_trigger_Q, ybar_Q, 0)).sum()
             answer = jnp.where(coin < self.alpha, self.noise_token, ybar)
             return jnp.where(is_trigger_Q.any(), answer, draw(z, uniform)).astype(jnp.int32)
 
         def step(z, draws):
-            z = after(z, *draws)
+            z = next_symbol(z, *draws)
             return z, z
 
+        # Row V of the tables is pi_u.
         first = draw(jnp.int32(V), step_T[0]).astype(jnp.int32)
         _, rest = jax.lax.scan(step, first, (coin_T[1:T], step_T[1:T]))
         inputs_T = jnp.append(first, rest)
         if self.scored == "last":
             inputs_T = inputs_T.at[-1].set(triggers_Q[0])
-        final = after(inputs_T[-1], coin_T[T], step_T[T])
-        targets_T = jnp.append(inputs_T[1:], final)
+        last_target = next_symbol(inputs_T[-1], coin_T[T], step_T[T])
+        targets_T = jnp.append(inputs_T[1:], last_target)
         if self.scored == "last":
             weights_T = (jnp.arange(T) == T - 1) * 1.0
         else:
@@ -175,11 +176,11 @@ class Recall(Task):
 
     def _targets(self, uniform_Q, triggers_Q):
         """Returns ybar of each trigger, uniform over all symbols or over all but the triggers."""
-        free = self.n_symbols - (self.n_triggers if self.exclude_triggers else 0)
-        ybar_Q = jnp.floor(uniform_Q * free).astype(jnp.int32)
+        n_choices = self.n_symbols - (self.n_triggers if self.exclude_triggers else 0)
+        ybar_Q = jnp.floor(uniform_Q * n_choices).astype(jnp.int32)
         if self.exclude_triggers:  # take the ybar-th symbol that is no trigger
-            is_free_N = jnp.ones(self.n_symbols, jnp.int32).at[triggers_Q].set(0)
-            ybar_Q = jnp.searchsorted(jnp.cumsum(is_free_N), ybar_Q + 1).astype(jnp.int32)
+            is_choice_N = jnp.ones(self.n_symbols, jnp.int32).at[triggers_Q].set(0)
+            ybar_Q = jnp.searchsorted(jnp.cumsum(is_choice_N), ybar_Q + 1).astype(jnp.int32)
         return ybar_Q
 
     def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:

@@ -82,7 +82,9 @@ class Retrieval(OneAnswer):
     def is_common(self, example: Batch) -> jax.Array:
         """Returns True for contexts of one pair if few (key, value) pairs exist."""
         n_keys = self.max_pairs if self.format == "authors" else self.vocab // 2
-        return (n_keys * (self.vocab // 2 - 1) < MIN_EXAMPLES_OF_A_KIND) & (example.weights[2] > 0)
+        n_contexts = n_keys * (self.vocab // 2 - 1)
+        has_one_pair = example.weights[2] > 0  # position 2 is the query
+        return (n_contexts < MIN_EXAMPLES_OF_A_KIND) & has_one_pair
 
     def metrics(self, logits_BxKxV: jax.Array | DeferredLogits, batch: Batch) -> dict[str, Scores]:
         """Returns the token scores and `in_context`: the share of answers that copy any value."""
@@ -114,8 +116,8 @@ class Retrieval(OneAnswer):
 
     def _values(self, inputs_BxT: jax.Array) -> jax.Array:
         """Returns the (B, M) values of the context, 0 where there is no pair."""
-        odd_BxM = inputs_BxT[:, 1::2]
-        return odd_BxM * (odd_BxM < self.vocab // 2)
+        values_BxM = inputs_BxT[:, 1::2]  # 0 at padding
+        return values_BxM * (values_BxM < self.vocab // 2)
 
 
 def _below(n: int | jax.Array, uniform: jax.Array) -> jax.Array:

@@ -1,6 +1,6 @@
-"""Batches of drawn tasks: held-out sets, endless streams and finite training sets.
+"""Batches of tasks whose examples are drawn: held-out sets, endless streams, finite training sets.
 
-All of them are functions of a key and a step. Training and held-out examples are separated by one
+All batches are functions of a key and a step. Training and held-out examples are separated by one
 of two methods:
 
 redraw  Held-out sets are drawn first. A training stream redraws each example whose inputs equal a
@@ -81,12 +81,12 @@ class Source:
 
     def _heldout(self) -> HeldOut:
         if self.task.size:
-            n = self._kept_back
-            everything = self._entries(jnp.arange(n or self.task.size))
-            test, validation = everything, everything
+            n = self._n_reserved
+            entries = self._entries(jnp.arange(n or self.task.size))
+            test, validation = entries, entries
             if n:
-                test = jax.tree.map(lambda x: x[: self.test_size], everything)
-                validation = jax.tree.map(lambda x: x[self.test_size :], everything)
+                test = jax.tree.map(lambda x: x[: self.test_size], entries)
+                validation = jax.tree.map(lambda x: x[self.test_size :], entries)
             return HeldOut(test, validation, jnp.zeros(1, jnp.uint32))
         test_key, validation_key = (jax.random.fold_in(self.key, s) for s in (TEST, VALIDATION))
         if self.shares:
@@ -94,31 +94,31 @@ class Source:
             validation = self._of_part(VALIDATION, validation_key, jnp.arange(self.validation_size))
             return HeldOut(test, validation, jnp.zeros(1, jnp.uint32))
         test = examples(self.task.part(TEST), test_key, jnp.arange(self.test_size))
-        test_prints = jnp.sort(fingerprints(test.inputs))
+        of_test = jnp.sort(fingerprints(test.inputs))
         task = self.task.part(VALIDATION)
         validation = jax.vmap(
-            lambda position: _draw_avoiding(task, validation_key, position, test_prints)
+            lambda position: _draw_avoiding(task, validation_key, position, of_test)
         )(jnp.arange(self.validation_size))
-        both = jnp.concatenate([test_prints, fingerprints(validation.inputs)])
-        return HeldOut(test, validation, jnp.sort(both))
+        of_heldout = jnp.concatenate([of_test, fingerprints(validation.inputs)])
+        return HeldOut(test, validation, jnp.sort(of_heldout))
 
     def batch_at(self, member_key: jax.Array, step: jax.Array, avoid: jax.Array) -> Batch:
         """Returns the training batch of a step. Examples that equal one in `avoid` are redrawn."""
         positions_B = batch_positions(step, self.batch_size)
         key, order_key = (jax.random.fold_in(member_key, i) for i in (TRAIN, SHUFFLE))
         if self.task.size:
-            rest = self.task.size - self._kept_back
-            size = min(self.train_size or rest, rest)
+            n_left = self.task.size - self._n_reserved
+            size = min(self.train_size or n_left, n_left)
             index_B = jax.vmap(lambda position: shuffled(order_key, position, size))(positions_B)
-            return self._entries(self._kept_back + index_B)
+            return self._entries(self._n_reserved + index_B)
         if self.train_size:  # the first examples of the stream, shuffled in each epoch
             positions_B = jax.vmap(lambda p: shuffled(order_key, p, self.train_size))(positions_B)
         if self.shares:
             return self._of_part(TRAIN, key, positions_B)
-        return self._avoiding(key, positions_B, avoid)
+        return self._training_examples(key, positions_B, avoid)
 
     @property
-    def _kept_back(self) -> int:
+    def _n_reserved(self) -> int:
         """The number of entries of an enumerated task reserved for test and validation."""
         return self.test_size + self.validation_size if self.task.held_out else 0
 
@@ -134,8 +134,8 @@ class Source:
     def unseen(self, member_key: jax.Array, batch: Batch) -> jax.Array | None:
         """Returns (B,) booleans: True for examples that training does not contain.
 
-        With a split by hash these are all examples but common ones (`Task.is_common`). Otherwise
-        they are those outside the finite training set; None if the stream is endless.
+        With a split by hash these are all examples but common ones (`Task.is_common`). With a
+        finite training set these are the examples outside it. Returns None for an endless stream.
         """
         return jax.jit(self._unseen)(member_key, batch)
 
@@ -145,15 +145,15 @@ class Source:
         if not self.train_size:
             return None
         if self.task.size:
-            rest = self.task.size - self._kept_back
-            train = self._entries(self._kept_back + jnp.arange(min(self.train_size, rest)))
+            n_left = self.task.size - self._n_reserved
+            train = self._entries(self._n_reserved + jnp.arange(min(self.train_size, n_left)))
         else:
             key, positions = jax.random.fold_in(member_key, TRAIN), jnp.arange(self.train_size)
-            train = self._avoiding(key, positions, self._heldout().fingerprints)
-        train_prints = jnp.sort(fingerprints(train.inputs))
-        return ~jax.vmap(lambda x: _contains(train_prints, x))(fingerprints(batch.inputs))
+            train = self._training_examples(key, positions, self._heldout().fingerprints)
+        of_train = jnp.sort(fingerprints(train.inputs))
+        return ~jax.vmap(lambda x: _contains(of_train, x))(fingerprints(batch.inputs))
 
-    def _avoiding(self, key: jax.Array, positions_B: jax.Array, avoid: jax.Array) -> Batch:
+    def _training_examples(self, key: jax.Array, positions_B: jax.Array, avoid: jax.Array) -> Batch:
         """Returns the training examples at these positions, none of them in `avoid`."""
         return jax.vmap(lambda position: _draw_avoiding(self.task, key, position, avoid))(
             positions_B
@@ -197,10 +197,10 @@ def make_source(task: Task, sizes: DataSettings, batch_size: int) -> Source | On
         batch_size: examples per step.
     """
     check_range("train.batch_size", batch_size, 1)
-    kept = sizes.test_size + sizes.validation_size
-    if task.held_out and kept >= task.size:
+    n_reserved = sizes.test_size + sizes.validation_size
+    if task.held_out and n_reserved >= task.size:
         raise UserError(
-            f"data.test_size + data.validation_size = {kept} leave no training examples: "
+            f"data.test_size + data.validation_size = {n_reserved} leave no training examples: "
             f"the task has {task.size} examples."
         )
     check_choice("data.split", sizes.split, SPLITS)
@@ -255,7 +255,7 @@ def _redrawn(
     """Returns the example at a position, redrawn while it is rejected."""
     key = jax.random.fold_in(key, position)
 
-    def again(carry):
+    def needs_redraw(carry):
         attempt, rejected, _ = carry
         return rejected & (attempt < redraws)
 
@@ -269,7 +269,7 @@ def _redrawn(
     shapes = jax.eval_shape(lambda: task.example(key, position))
     empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     start = (jnp.zeros((), jnp.int32), jnp.ones((), bool), empty)
-    return jax.lax.while_loop(again, draw, start)[2]
+    return jax.lax.while_loop(needs_redraw, draw, start)[2]
 
 
 def _contains(sorted_values: jax.Array, value: jax.Array) -> jax.Array:

@@ -5,6 +5,7 @@ made inside the compiled step, a run resumes from one integer, and all variants 
 Tokens are int32 whether x64 is on or not.
 """
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -49,7 +50,7 @@ class Declared(NamedTuple):
 
 
 TOKEN_SCORES = ("loss", "accuracy", "exact_match")  # of `token_metrics`
-# A kind with fewer different examples is not split: its parts would not have one distribution.
+# Kinds of examples with fewer different ones occur in every set (see `Task.is_common`).
 MIN_EXAMPLES_OF_A_KIND = 1000
 
 
@@ -92,7 +93,11 @@ class Task(ABC):
 
     @property
     def means_of_batches(self) -> dict[str, tuple[str, int]]:
-        """Maps a name to (score, n): a mean over the mean scores of batches of n examples."""
+        """Maps the name of a further score to (score, n).
+
+        The further score averages over batches of n examples, where each batch has the mean of
+        `score` over its examples.
+        """
         return {}
 
     @property
@@ -229,7 +234,7 @@ def scored_positions(batch: Batch, n_scored: int) -> tuple[jax.Array | None, Bat
         return None, batch
     if layouts.mesh_of(batch.weights) is None:
         _, positions_BxK = jax.lax.top_k(batch.weights, n_scored)
-    else:  # the same positions: XLA would gather the batch on every device for top_k
+    else:  # argsort gives the same positions; for top_k XLA gathers the batch on every device
         order_BxT = jnp.argsort(-batch.weights, axis=1, stable=True)
         positions_BxK = order_BxT[:, :n_scored].astype(jnp.int32)
     gathered = (jnp.take_along_axis(x, positions_BxK, axis=1) for x in batch[1:])
@@ -244,7 +249,7 @@ def most_frequent(targets: npt.ArrayLike, weights: npt.ArrayLike) -> float:
 
 def ranges(highest: int, lowest: int = 1, groups: int = 12) -> list[tuple[int, int]]:
     """Splits lowest..highest into at most `groups` ranges of equal size: (low, high), inclusive."""
-    size = -(-(highest - lowest + 1) // groups)
+    size = math.ceil((highest - lowest + 1) / groups)
     return [(low, min(low + size - 1, highest)) for low in range(lowest, highest + 1, size)]
 
 

@@ -64,7 +64,7 @@ class Text(Task):
     @property
     @abstractmethod
     def _example_length(self) -> int:
-        """The number of symbols of an example, with the one after its inputs if it is a target."""
+        """The number of symbols of an example, including a last symbol that is a target only."""
 
     def part(self, stream: int) -> "Text":
         return replace(self, stream=stream)
@@ -161,8 +161,8 @@ class MaskedText(Text):
 def training_counts(text: str) -> Characters:
     """Returns the chain, or the symbol and pair counts of a file's training part.
 
-    Counts are smoothed: each symbol counts once more, and each row of pairs gets one more entry,
-    spread in proportion to the symbols.
+    Counts are smoothed: each symbol counts once more, and each row of pairs gets a further count of
+    1 in total, spread in proportion to the symbols.
     """
     source = characters(text)
     if source.text is None:
@@ -182,7 +182,7 @@ def transitions(source: Characters) -> np.ndarray:
 
 
 def posterior(source: Characters, symbols_BxT: np.ndarray, hidden_BxT: np.ndarray) -> np.ndarray:
-    """Returns (B, T, V) posteriors of symbols given the visible ones (forward-backward).
+    """Returns (B, T, V) posteriors of symbols given the visible symbols (forward-backward).
 
     Args:
         source: the Markov chain of characters.
@@ -202,13 +202,14 @@ def posterior(source: Characters, symbols_BxT: np.ndarray, hidden_BxT: np.ndarra
 
 def _walk(key: jax.Array, source: Characters, length: int) -> jax.Array:
     """Draws a stationary walk of the chain by inverting cumulative probabilities."""
-    rows = np.concatenate([source.counts_V[None], source.pairs_VxV]).astype(float)
-    ends = np.cumsum(rows, 1) / rows.sum(1, keepdims=True)
-    ends_ = jnp.asarray(ends[:, :-1], jnp.float32)  # row 0: the first symbol; float32 under x64
+    # Row 0 is the distribution of the first symbol, row 1 + z that of the symbol after z.
+    counts = np.concatenate([source.counts_V[None], source.pairs_VxV]).astype(float)
+    cumulative = np.cumsum(counts, 1) / counts.sum(1, keepdims=True)
+    thresholds = jnp.asarray(cumulative[:, :-1], jnp.float32)  # float32 even under x64
     draws_T = jax.random.uniform(key, (length,), jnp.float32)
 
     def step(row, draw):
-        symbol = (ends_[row] <= draw).sum(dtype=jnp.int32)
+        symbol = (thresholds[row] <= draw).sum(dtype=jnp.int32)
         return symbol + 1, symbol
 
     return jax.lax.scan(step, jnp.zeros((), jnp.int32), draws_T)[1]

@@ -24,7 +24,7 @@ WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 class WordRegression(NamedTuple):
     """A fitted regression of C classes on the presence of W words."""
 
-    columns: dict[str, int]  # of the words
+    columns: dict[str, int]  # {word: its row of `weights`, and its column of the data}
     weights: np.ndarray  # (W + 1, C); the last row holds the biases b
 
     def predict(self, texts: Sequence[str]) -> np.ndarray:
@@ -51,7 +51,7 @@ def fit(
     x_train, x_validation = (_presence(texts, columns) for texts, _ in (train, validation))
     weights = np.zeros((len(columns) + 1, n_classes))
     fitted = []
-    for penalty in sorted(PENALTIES, reverse=True):  # each starts from the fit before it
+    for penalty in sorted(PENALTIES, reverse=True):  # each fit starts from the previous one
         weights = _minimised(x_train, train[1], penalty, weights)
         loss = _loss(x_validation @ weights, validation[1])[0]
         fitted.append((loss, penalty, weights))
