@@ -65,10 +65,10 @@ def in_order(by_address: Mapping[str, Any]) -> dict[str, Any]:
     Example:
       maps = in_order(jax.jit(lambda p: capture(model, p, tokens, names=["pattern"]))(params))
     """
-    return {address: by_address[address] for address in sorted(by_address, key=_rank)}
+    return {address: by_address[address] for address in sorted(by_address, key=_sort_key)}
 
 
-def _rank(address: str) -> tuple[Any, ...]:
+def _sort_key(address: str) -> tuple[Any, ...]:
     """Returns the sort key of an address: its part of the model, block, point and name."""
     natural_key = paths.by_number(address)
     for part, names in ((0, BEFORE_BLOCKS), (2, AFTER_BLOCKS)):
@@ -147,7 +147,7 @@ class Request:
         for pattern, new in self.edits.items():
             if paths.matches(pattern, address):
                 self.used.add(pattern)
-                value = _replaced(address, value, new)
+                value = _checked_new_value(address, value, new)
         return value
 
     def keeps(self, address: str) -> bool:
@@ -224,7 +224,7 @@ def new_value(address: str, value: jax.Array, new: Any) -> jax.Array:
         ) from None
 
 
-def _replaced(address: str, value: jax.Array, new: Any) -> jax.Array:
+def _checked_new_value(address: str, value: jax.Array, new: Any) -> jax.Array:
     new = new_value(address, value, new)
     if new.shape != value.shape and new.shape != ():
         raise UserError(

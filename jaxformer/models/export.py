@@ -120,12 +120,12 @@ def llama_weights(model: Any, params: Any) -> dict[str, np.ndarray]:
         block, layer = params[f"block_{i}"], f"model.layers.{i}"
         weights[f"{layer}.input_layernorm.weight"] = block["attn_norm"]["scale"]
         weights[f"{layer}.post_attention_layernorm.weight"] = block["mlp_norm"]["scale"]
-        for ours, theirs in MODULES.items():
-            branch, name = ours.split("/")
+        for path, llama_name in MODULES.items():
+            branch, name = path.split("/")
             factor = spec.branch if name == "out" else 1.0
             for kind, value in block[branch][name].items():
                 suffix = "weight" if kind == "kernel" else "bias"
-                weights[f"{layer}.{theirs}.{suffix}"] = factor * value.T
+                weights[f"{layer}.{llama_name}.{suffix}"] = factor * value.T
     return {name: np.ascontiguousarray(x, np.float32) for name, x in weights.items()}
 
 

@@ -33,9 +33,9 @@ class FromNNX:
         self.name = kind.__name__
 
     @cached_property
-    def _abstract(self) -> tuple[Any, nnx.State]:
+    def _graph_and_shapes(self) -> tuple[Any, nnx.State]:
         """Returns (graph, shapes of the parameters); raises if there is any other state."""
-        module = nnx.eval_shape(self._make)
+        module = nnx.eval_shape(self._make_module)
         if not isinstance(module, nnx.Module):
             raise UserError(f"{self.name} must return an NNX module, got {type(module).__name__}.")
         graph, params, rest = nnx.split(module, nnx.Param, ...)
@@ -46,20 +46,20 @@ class FromNNX:
             )
         return graph, params
 
-    def _make(self, key: jax.Array | int = 0) -> nnx.Module:
+    def _make_module(self, key: jax.Array | int = 0) -> nnx.Module:
         return self._module if isinstance(self._module, nnx.Module) else self._module(nnx.Rngs(key))
 
     def init(self, key: jax.Array, *inputs: Any) -> dict[str, Any]:
         """Returns {"params": tree}; the tree's keys are strings."""
         del inputs  # an NNX module has its shapes from the start
-        self._abstract  # noqa: B018  (raises if the module has other state)
-        flat = nnx.to_flat_state(nnx.state(self._make(key), nnx.Param))
+        self._graph_and_shapes  # noqa: B018  (raises if the module has other state)
+        flat = nnx.to_flat_state(nnx.state(self._make_module(key), nnx.Param))
         leaves = {"/".join(map(str, path)): variable[...] for path, variable in flat}
         return {"params": paths.unflatten(leaves)}
 
     def apply(self, variables: Mapping[str, Any], *inputs: Any, mutable: Any = False) -> Any:
         """Returns the module's output; with `mutable` also {}, since it writes no collections."""
-        graph, shapes = self._abstract
+        graph, shapes = self._graph_and_shapes
         leaves = paths.flatten(variables["params"])
         params = [
             (path, variable.replace(leaves["/".join(map(str, path))]))

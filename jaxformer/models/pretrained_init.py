@@ -73,11 +73,11 @@ def from_params(model: Any, params: Any) -> FromParams:
 def loaded(**numbers) -> Any:
     """Returns the model of a `LoadedSpec` with its parameters at step 0."""
     spec = LoadedSpec(**numbers)
-    return _loaded(spec) if spec.source else _tiny(spec)
+    return _load_published(spec) if spec.source else _tiny_llama(spec)
 
 
 @functools.lru_cache(1)
-def _loaded(spec: LoadedSpec) -> FromParams:
+def _load_published(spec: LoadedSpec) -> FromParams:
     from jaxformer.models.pretrained import hub, load_folder
 
     model, params, _ = load_folder(hub.path_of(spec.source))
@@ -97,7 +97,7 @@ def _loaded(spec: LoadedSpec) -> FromParams:
     return from_params(model, params)
 
 
-def _tiny(spec: LoadedSpec) -> Any:
+def _tiny_llama(spec: LoadedSpec) -> Any:
     from jaxformer.models.pretrained import pretrained
     from jaxformer.models.pretrained.rotary import Rotary
 

@@ -1,4 +1,4 @@
-"""A transformer block in which every choice and every initial deviation is a field of `BlockSpec`.
+"""A transformer block with a field of `BlockSpec` for each choice and initial standard deviation.
 
     pre-norm     X <- a X + SA(N(X)),   X <- m X + MLP(N(X))
     parallel     X <- a X + SA(N(X)) + MLP(N(X))

@@ -63,7 +63,7 @@ class DecimalAddition(Task):
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         n = self.digits
         a_key, b_key = jax.random.split(key)
-        a, b = (_number(k, n) for k in (a_key, b_key))  # least significant digit first
+        a, b = (_random_digits(k, n) for k in (a_key, b_key))  # least significant digit first
         total, carry = [], jnp.int32(0)
         for i in range(n):
             total.append((a[i] + b[i] + carry) % 10)
@@ -86,8 +86,8 @@ class DecimalAddition(Task):
         """Returns accuracies of the best answer by position, and by position and token."""
         fit = trivial.fitting_examples(self)
         return {
-            "by_position": trivial.best_by(lambda b: _groups(b)[:1], fit, batch),
-            "by_position_and_token": trivial.best_by(_groups, fit, batch),
+            "by_position": trivial.best_by(lambda b: _position_and_token(b)[:1], fit, batch),
+            "by_position_and_token": trivial.best_by(_position_and_token, fit, batch),
             "unigram_loss": trivial.unigram_loss(fit, batch),
         }
 
@@ -164,13 +164,13 @@ class ModularAddition(OneAnswer):
         return Declared(TOKEN_SCORES, ("best_constant", "uniform", "unigram_loss"))
 
 
-def _groups(batch: Batch) -> tuple[np.ndarray, ...]:
+def _position_and_token(batch: Batch) -> tuple[np.ndarray, ...]:
     """Returns the position and the token at each position."""
     inputs = np.asarray(batch.inputs)
     return np.broadcast_to(np.arange(inputs.shape[1]), inputs.shape), inputs
 
 
-def _number(key: jax.Array, digits: int) -> jax.Array:
+def _random_digits(key: jax.Array, digits: int) -> jax.Array:
     """Returns the digits of a random number without leading zero, least significant first."""
     draws = jax.random.uniform(key, (digits,), jnp.float32)
     smallest = jnp.where(jnp.arange(digits) == digits - 1, 1, 0)  # no leading zero

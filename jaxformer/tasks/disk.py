@@ -77,8 +77,10 @@ class OnDisk:
 
     def heldout(self) -> HeldOut:
         """Returns evenly spaced rows of the test and validation parts."""
-        test = self._spaced(TEST, self.test_size)
-        return HeldOut(test, self._spaced(VALIDATION, self.validation_size), jnp.zeros(1, "uint32"))
+        test = self._spaced_examples(TEST, self.test_size)
+        return HeldOut(
+            test, self._spaced_examples(VALIDATION, self.validation_size), jnp.zeros(1, "uint32")
+        )
 
     def batch_at(self, member_key: jax.Array, step: Any, avoid: jax.Array) -> Batch:
         """Returns the training batch of a step outside jit. Inside jit use a `DiskFeed`."""
@@ -89,7 +91,7 @@ class OnDisk:
 
     def batch_of_rows(self, rows_BxR: jax.Array, member_key: jax.Array, step: Any) -> Batch:
         """Returns the training batch of a step from its rows. It may be called inside jit."""
-        return self.task.batch(rows_BxR, _keys(member_key, step, self.batch_size))
+        return self.task.batch(rows_BxR, _example_keys(member_key, step, self.batch_size))
 
     def unseen(self, member_key: jax.Array, batch: Batch) -> None:
         """Returns None, because the parts of a file are disjoint."""
@@ -105,13 +107,13 @@ class OnDisk:
         rows = self.task.rows(TRAIN, index * n // size, shift)
         return rows.reshape(*visits_SxB.shape, *rows.shape[1:])
 
-    def _spaced(self, part: int, max_rows: int) -> Batch:
+    def _spaced_examples(self, part: int, max_rows: int) -> Batch:
         """Returns the examples of evenly spaced rows of a part."""
         count = self.task.count(part)
         n = min(max_rows, count)
         index = np.arange(n) * count // n
         rows = self.task.rows(part, index, np.zeros_like(index))
-        keys = _keys(jax.random.fold_in(self.key, part), 0, len(index))
+        keys = _example_keys(jax.random.fold_in(self.key, part), 0, len(index))
         return jax.jit(self.task.batch)(jnp.asarray(rows), keys)
 
 
@@ -165,12 +167,12 @@ class DiskFeed:
         block = step // self.steps_per_read + 1
         if block not in self.pending:
             first = block * self.steps_per_read
-            self.pending[block] = _reader().submit(self._load, first, self.steps_per_read)
+            self.pending[block] = _reader_thread().submit(self._load, first, self.steps_per_read)
 
     def batch(self, rows: jax.Array, step: Any) -> Batch:
         """Returns the batch of all members at a step. Called inside jit."""
         seeds, n = self.shape[0], self.shape[1]
-        keys_SxB = jax.vmap(lambda key: _keys(key, step, n))(self.keys[:seeds])
+        keys_SxB = jax.vmap(lambda key: _example_keys(key, step, n))(self.keys[:seeds])
         batch = jax.vmap(self.data.task.batch)(rows[step % len(rows)], keys_SxB)
         if len(self.keys) == seeds:
             return batch
@@ -180,13 +182,15 @@ class DiskFeed:
         """Returns the rows of the steps from `first` on, (steps, seeds, B, R), on the devices."""
         shape = (steps, *self.shape)
         if self.mesh.size == 1:
-            return jnp.asarray(self._rows(shape, first, (slice(None),) * len(shape)))
+            return jnp.asarray(self._read_rows(shape, first, (slice(None),) * len(shape)))
         spec = PartitionSpec(None, None, BATCH_AXES)
         # Each process reads the rows of its own devices.
-        read: Any = functools.partial(self._rows, shape, first)
+        read: Any = functools.partial(self._read_rows, shape, first)
         return jax.make_array_from_callback(shape, NamedSharding(self.mesh, spec), read)
 
-    def _rows(self, shape: tuple[int, ...], first: int, index: tuple[slice, ...]) -> np.ndarray:
+    def _read_rows(
+        self, shape: tuple[int, ...], first: int, index: tuple[slice, ...]
+    ) -> np.ndarray:
         """Returns the part `index` of the rows of this shape, whose first step is `first`."""
         steps = range(first, first + shape[0])[index[0]]
         rows = [self.data.read(order, steps, index[2]) for order in self.orders[index[1]]]
@@ -237,11 +241,11 @@ def _scramble(x: np.ndarray) -> np.ndarray:
     return x ^ (x >> np.uint64(33))
 
 
-def _keys(key: jax.Array, step: Any, n: int) -> jax.Array:
+def _example_keys(key: jax.Array, step: Any, n: int) -> jax.Array:
     """Returns (n,) a key for each example of a step."""
     return jax.random.split(jax.random.fold_in(jax.random.fold_in(key, TRAIN), step), n)
 
 
 @functools.cache
-def _reader() -> ThreadPoolExecutor:
+def _reader_thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="reader")

@@ -61,7 +61,7 @@ class Dyck(OneAnswer):
         is_coin = u_coin < 1 / 3
         pairs = 1 + jnp.floor(u_pairs * K).astype(jnp.int32)
         n = jnp.where(is_coin, 1 + jnp.floor(u_length * 2 * K).astype(jnp.int32), 2 * pairs)
-        s = jnp.where(is_coin, coins < 0.5, _balanced(grow_key, pairs, K))  # True is "("
+        s = jnp.where(is_coin, coins < 0.5, _draw_balanced(grow_key, pairs, K))  # True is "("
         # The mode is 0: no change, 1: swaps, 2: flips, 3: both.
         mode = jnp.floor(u_mode * 4).astype(jnp.int32)
         mode = jnp.where(~is_coin & (u_stays < 0.5), 0, mode)
@@ -96,9 +96,9 @@ class Dyck(OneAnswer):
         equal = (tokens == OPEN).sum() == (tokens == CLOSE).sum()
         balanced = is_balanced(tokens)
         return (
-            (n <= _longest(lambda n: 2**n))
-            | equal & (n <= _longest(lambda n: math.comb(n, n // 2)))
-            | balanced & (n <= _longest(lambda n: math.comb(n, n // 2) // (n // 2 + 1)))
+            (n <= _longest_common(lambda n: 2**n))
+            | equal & (n <= _longest_common(lambda n: math.comb(n, n // 2)))
+            | balanced & (n <= _longest_common(lambda n: math.comb(n, n // 2) // (n // 2 + 1)))
         )
 
     def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
@@ -138,7 +138,7 @@ class Dyck(OneAnswer):
         return Declared((*TOKEN_SCORES, "accuracy_hard"), names)
 
 
-def _longest(count: Callable[[int], int]) -> int:
+def _longest_common(count: Callable[[int], int]) -> int:
     """Returns the largest length at which a kind has few strings."""
     return max(n for n in range(40) if count(n) < MIN_EXAMPLES_OF_A_KIND)
 
@@ -149,7 +149,7 @@ def is_balanced(tokens: jax.Array) -> jax.Array:
     return (depth >= 0).all() & (depth[-1] == 0)
 
 
-def _balanced(key: jax.Array, pairs: jax.Array, max_pairs: int) -> jax.Array:
+def _draw_balanced(key: jax.Array, pairs: jax.Array, max_pairs: int) -> jax.Array:
     """Returns a random balanced string as booleans, True for "(".
 
     A coin decides whether t pairs become "(" + (t - 1 pairs) + ")", or u pairs followed by t - u

@@ -102,8 +102,10 @@ class Hops(Task):
         """Returns accuracies of the best answer by hop count and position, and by letter too."""
         fit = trivial.fitting_examples(self)
         return {
-            "by_hops_and_position": trivial.best_by(lambda b: _groups(b)[:2], fit, batch),
-            "by_hops_position_and_letter": trivial.best_by(_groups, fit, batch),
+            "by_hops_and_position": trivial.best_by(
+                lambda b: _hops_position_and_letter(b)[:2], fit, batch
+            ),
+            "by_hops_position_and_letter": trivial.best_by(_hops_position_and_letter, fit, batch),
             "fraction_missing": float((np.asarray(batch.targets) == self.missing).mean()),
             "unigram_loss": trivial.unigram_loss(fit, batch),
         }
@@ -114,7 +116,7 @@ class Hops(Task):
         return Declared((*TOKEN_SCORES, "accuracy_existing"), (*names, "unigram_loss"))
 
 
-def _groups(batch: Batch) -> tuple[np.ndarray, ...]:
+def _hops_position_and_letter(batch: Batch) -> tuple[np.ndarray, ...]:
     """Returns the hop count, the position and the letter at each position."""
     inputs = np.asarray(batch.inputs)
     hops, position = inputs[:, :1], np.arange(inputs.shape[1])

@@ -81,7 +81,7 @@ class OneShot(OneAnswer):
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         """Returns an episode: inputs (T, n) vectors, targets (1,) the label of the query."""
         classes, per_class = self.images.pixels_CxKxSxS.shape[:2]
-        first, class_shift, flip, query, image_0, image_1, query_shift = _draw(
+        first, class_shift, flip, query, image_0, image_1, query_shift = _draw_below(
             key, (classes, classes - 1, 2, SHOWN_IMAGES, per_class, per_class, per_class - 1)
         )
         # The classes and labels of the two shown images.
@@ -206,7 +206,7 @@ def positions(length: int, dimension: int) -> np.ndarray:
     return (table - table.mean()) / table.std()
 
 
-def _draw(key: jax.Array, sizes: tuple[int, ...]) -> list[jax.Array]:
+def _draw_below(key: jax.Array, sizes: tuple[int, ...]) -> list[jax.Array]:
     """Draws one integer below each size, in one call because that compiles fast."""
     uniform = jax.random.uniform(key, (len(sizes),), jnp.float32)
     return [jnp.minimum((u * size).astype(jnp.int32), size - 1) for u, size in zip(uniform, sizes)]

@@ -127,7 +127,7 @@ class Recall(Task):
 
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         T, V = self.context, self.vocab_size
-        keep_np, alias_np = _tables(self)
+        keep_np, alias_np = _alias_tables_of(self)
         keep, alias = jnp.asarray(keep_np), jnp.asarray(alias_np)
 
         def draw(row, uniform):
@@ -146,7 +146,7 @@ class Recall(Task):
             triggers_Q = jax.lax.top_k(log_p + gumbel_N, self.drawn_triggers)[1].astype(jnp.int32)
         else:
             triggers_Q = jnp.asarray(self.trigger_tokens, jnp.int32)
-        ybar_Q = self._targets(ybar_u, triggers_Q)
+        ybar_Q = self._draw_ybar(ybar_u, triggers_Q)
 
         def next_symbol(z, coin, uniform):
             is_trigger_Q = z == triggers_Q
@@ -174,7 +174,7 @@ class Recall(Task):
             weights_T = (is_trigger_TxQ & is_repeated_TxQ).any(-1) * 1.0
         return Batch(inputs_T, targets_T, weights_T)
 
-    def _targets(self, uniform_Q, triggers_Q):
+    def _draw_ybar(self, uniform_Q, triggers_Q):
         """Returns ybar of each trigger, uniform over all symbols or over all but the triggers."""
         n_choices = self.n_symbols - (self.n_triggers if self.exclude_triggers else 0)
         ybar_Q = jnp.floor(uniform_Q * n_choices).astype(jnp.int32)
@@ -221,7 +221,7 @@ def noisy_metrics(
 
 
 @functools.cache
-def _tables(task: Recall) -> tuple[np.ndarray, np.ndarray]:
+def _alias_tables_of(task: Recall) -> tuple[np.ndarray, np.ndarray]:
     """Returns the alias tables of pi_b, with pi_u in the last row."""
     unigram, bigram = task.probabilities()
     return alias_tables(np.vstack([bigram, unigram[None]]))

@@ -66,9 +66,9 @@ class Retrieval(OneAnswer):
         symbols, shift = (M, M) if self.format == "authors" else (half, 0)
         # One draw for everything, because compiling the generator is slow.
         draws = jax.random.uniform(key, (symbols + M + 2,), jnp.float32)  # float32 even under x64
-        m = 1 + _below(M, draws[0])
-        queried = _below(m, draws[1])
-        values_M = 1 + _below(half - 1, draws[2 : M + 2])
+        m = 1 + _integer_below(M, draws[0])
+        queried = _integer_below(m, draws[1])
+        values_M = 1 + _integer_below(half - 1, draws[2 : M + 2])
         keys_M = jnp.argsort(draws[M + 2 :])[:M].astype(jnp.int32)  # the first M of a permutation
         query = keys_M[queried] + half + shift
 
@@ -90,11 +90,11 @@ class Retrieval(OneAnswer):
         """Returns the token scores and `in_context`: the share of answers that copy any value."""
         scores = token_metrics(logits_BxKxV, batch)
         guess_BxK = most_likely(logits_BxKxV, batch)
-        copied_BxK = (guess_BxK[..., None] == self._values(batch.inputs)[:, None]).any(-1)
+        copied_BxK = (guess_BxK[..., None] == self._context_values(batch.inputs)[:, None]).any(-1)
         return scores | {"in_context": over_scored(copied_BxK, batch.weights)}
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        values_BxM = np.asarray(self._values(batch.inputs))
+        values_BxM = np.asarray(self._context_values(batch.inputs))
         answers_B = (np.asarray(batch.targets) * np.asarray(batch.weights > 0)).sum(-1)
         hits_B = (values_BxM == answers_B[:, None]).sum(-1)
         n_values = self.vocab // 2 - 1  # equally frequent, so that every constant is a best one
@@ -106,7 +106,7 @@ class Retrieval(OneAnswer):
         }
 
     def groups(self, batch: Batch) -> dict[str, jax.Array]:
-        pairs_B = (self._values(batch.inputs) > 0).sum(-1)
+        pairs_B = (self._context_values(batch.inputs) > 0).sum(-1)
         return by_range("pairs", pairs_B, ranges(self.max_pairs))
 
     @property
@@ -114,12 +114,12 @@ class Retrieval(OneAnswer):
         names = ("in_context_guess", "best_constant", "uniform_value", "unigram_loss")
         return Declared((*TOKEN_SCORES, "in_context"), names)
 
-    def _values(self, inputs_BxT: jax.Array) -> jax.Array:
+    def _context_values(self, inputs_BxT: jax.Array) -> jax.Array:
         """Returns the (B, M) values of the context, 0 where there is no pair."""
         values_BxM = inputs_BxT[:, 1::2]  # 0 at padding
         return values_BxM * (values_BxM < self.vocab // 2)
 
 
-def _below(n: int | jax.Array, uniform: jax.Array) -> jax.Array:
+def _integer_below(n: int | jax.Array, uniform: jax.Array) -> jax.Array:
     """Maps a number in [0, 1) to an integer in 0..n-1."""
     return jnp.floor(uniform * n).astype(jnp.int32)

@@ -54,7 +54,7 @@ class Source:
         """
         heldout, is_filled = jax.jit(self._checked_heldout)()
         for name, part in SPLIT_PARTS.items():
-            low, high = self._bounds(part)
+            low, high = self._hash_bounds(part)
             if not is_filled.get(name, True):
                 raise UserError(
                     f"the task has too few different examples for data.split = 'hash': none is in "
@@ -72,7 +72,7 @@ class Source:
             return heldout, {}
         is_filled = {}
         for name, part in SPLIT_PARTS.items():
-            low, high = self._bounds(part)
+            low, high = self._hash_bounds(part)
             batch = getattr(heldout, name)
             u = unit(fingerprints(batch.inputs))
             inside = (u >= low) & (u < high) | jax.vmap(self.task.is_common)(batch)
@@ -161,7 +161,7 @@ class Source:
 
     def _of_part(self, part: int, key: jax.Array, positions_B: jax.Array) -> Batch:
         """Returns examples of a part of the hash split, with the distribution of the task."""
-        task, (low, high) = self.task.part(part), self._bounds(part)
+        task, (low, high) = self.task.part(part), self._hash_bounds(part)
         # A draw is rejected with probability 1 - share: all redraws fail once in a billion.
         redraws = max(MAX_REDRAWS, math.ceil(-math.log(1e-9) / (high - low)))
 
@@ -179,7 +179,7 @@ class Source:
 
         return jax.vmap(draw)(positions_B)
 
-    def _bounds(self, part: int) -> tuple[float, float]:
+    def _hash_bounds(self, part: int) -> tuple[float, float]:
         validation, test = self.shares or (0.0, 0.0)
         return {
             TEST: (0.0, test),

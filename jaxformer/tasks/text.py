@@ -73,13 +73,13 @@ class Text(Task):
         """Returns the int32 symbols of an example, from a part of the file or from the chain."""
         source = self.characters
         if source.text is None:
-            return _walk(key, source, self._example_length)
+            return _draw_walk(key, source, self._example_length)
         low, high = (len(source.text) * tenth // 10 for tenth in PARTS[self.stream])
         start = jax.random.randint(key, (), low, high - self._example_length + 1, jnp.int32)
         window = jax.lax.dynamic_slice(jnp.asarray(source.text), (start,), (self._example_length,))
         return window.astype(jnp.int32)
 
-    def _unigram(self, batch: Batch) -> dict[str, float]:
+    def _unigram_scores(self, batch: Batch) -> dict[str, float]:
         """Returns scores of the best constant and of the unigram predictor."""
         targets = np.asarray(batch.targets)[np.asarray(batch.weights) > 0]
         counts_V = training_counts(self.text).counts_V
@@ -111,7 +111,7 @@ class CausalText(Text):
         inputs, targets = np.asarray(batch.inputs), np.asarray(batch.targets)
         p_VxV = transitions(training_counts(self.text))
         best_V = p_VxV.argmax(1)
-        return self._unigram(batch) | {
+        return self._unigram_scores(batch) | {
             "bigram_accuracy": float((best_V[inputs] == targets).mean()),
             "bigram_loss": float(-np.log(p_VxV[inputs, targets]).mean()),
         }
@@ -151,7 +151,7 @@ class MaskedText(Text):
         targets, scored = np.asarray(batch.targets), np.asarray(batch.weights) > 0
         p_BxTxV = posterior(training_counts(self.text), targets, scored)
         p_of_target = np.take_along_axis(p_BxTxV, targets[..., None], -1)[..., 0]
-        return self._unigram(batch) | {
+        return self._unigram_scores(batch) | {
             "bigram_accuracy": float((p_BxTxV.argmax(-1) == targets)[scored].mean()),
             "bigram_loss": float(-np.log(p_of_target[scored]).mean()),
         }
@@ -200,7 +200,7 @@ def posterior(source: Characters, symbols_BxT: np.ndarray, hidden_BxT: np.ndarra
     return _normalised(forward * visible_BxTxV * backward)
 
 
-def _walk(key: jax.Array, source: Characters, length: int) -> jax.Array:
+def _draw_walk(key: jax.Array, source: Characters, length: int) -> jax.Array:
     """Draws a stationary walk of the chain by inverting cumulative probabilities."""
     # Row 0 is the distribution of the first symbol, row 1 + z that of the symbol after z.
     counts = np.concatenate([source.counts_V[None], source.pairs_VxV]).astype(float)

@@ -46,7 +46,9 @@ def best_by(groups: Callable[[Batch], tuple], fit: Batch, test: Batch) -> float:
         fit: the fitting examples.
         test: the scored examples.
     """
-    return float(np.mean(_answers(groups, fit, test) == _scored(test, test.targets)))
+    return float(
+        np.mean(_predicted_answers(groups, fit, test) == _scored_values(test, test.targets))
+    )
 
 
 def best_constant(fit: Batch, test: Batch) -> float:
@@ -56,16 +58,16 @@ def best_constant(fit: Batch, test: Batch) -> float:
 
 def unigram_loss(fit: Batch, test: Batch) -> float:
     """Returns the loss of predicting each answer with its frequency, in nats per scored token."""
-    fit_answers, test_answers = _scored(fit, fit.targets), _scored(test, test.targets)
+    fit_answers, test_answers = _scored_values(fit, fit.targets), _scored_values(test, test.targets)
     # Adding 1/2 to each count gives tokens without fitting examples a finite loss.
     counts_V = 0.5 + np.bincount(fit_answers, minlength=test_answers.max() + 1)
     return float(-np.log(counts_V[test_answers] / counts_V.sum()).mean())
 
 
-def _answers(groups: Callable[[Batch], tuple], fit: Batch, test: Batch) -> np.ndarray:
+def _predicted_answers(groups: Callable[[Batch], tuple], fit: Batch, test: Batch) -> np.ndarray:
     """Returns the predicted answer at each scored position of the test set."""
     columns = [
-        (_scored(fit, fit_values), _scored(test, test_values))
+        (_scored_values(fit, fit_values), _scored_values(test, test_values))
         for fit_values, test_values in zip(groups(fit), groups(test), strict=True)
     ]
     # The number of a group has the values of the arrays as its digits.
@@ -75,16 +77,16 @@ def _answers(groups: Callable[[Batch], tuple], fit: Batch, test: Batch) -> np.nd
         fit_group = fit_group * base + fit_column
         test_group = test_group * base + test_column
         n_groups *= base
-    targets = _scored(fit, fit.targets)
+    targets = _scored_values(fit, fit.targets)
     n_answers = int(targets.max()) + 1
     counts = np.bincount(fit_group * n_answers + targets, minlength=n_groups * n_answers)
     counts_GxV = counts.reshape(n_groups, n_answers)
     has_examples_G = counts_GxV.sum(1) > 0
     best_G = np.where(has_examples_G, counts_GxV.argmax(1), counts_GxV.sum(0).argmax())
     # Without arrays there is a single group, and test_group is the number 0.
-    return best_G[np.broadcast_to(test_group, _scored(test, test.targets).shape)]
+    return best_G[np.broadcast_to(test_group, _scored_values(test, test.targets).shape)]
 
 
-def _scored(batch: Batch, values) -> np.ndarray:
+def _scored_values(batch: Batch, values) -> np.ndarray:
     """Returns the values at the scored positions of a batch."""
     return np.asarray(values)[np.asarray(batch.weights) > 0]

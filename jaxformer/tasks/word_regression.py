@@ -52,18 +52,18 @@ def fit(
     weights = np.zeros((len(columns) + 1, n_classes))
     fitted = []
     for penalty in sorted(PENALTIES, reverse=True):  # each fit starts from the previous one
-        weights = _minimised(x_train, train[1], penalty, weights)
-        loss = _loss(x_validation @ weights, validation[1])[0]
+        weights = _fit_weights(x_train, train[1], penalty, weights)
+        loss = _loss_and_gradient(x_validation @ weights, validation[1])[0]
         fitted.append((loss, penalty, weights))
     return WordRegression(columns, min(fitted, key=lambda entry: entry[0])[2])
 
 
-def _minimised(x: sparse.csr_array, classes: np.ndarray, penalty: float, start: np.ndarray):
+def _fit_weights(x: sparse.csr_array, classes: np.ndarray, penalty: float, start: np.ndarray):
     transposed = x.T.tocsr()
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
         weights = flat.reshape(start.shape)
-        loss, slope_BxC = _loss(x @ weights, classes)
+        loss, slope_BxC = _loss_and_gradient(x @ weights, classes)
         penalised = np.vstack([weights[:-1], np.zeros_like(weights[-1:])])
         gradient = transposed @ slope_BxC + penalty * penalised
         return loss + penalty / 2 * (penalised**2).sum(), gradient.ravel()
@@ -75,7 +75,7 @@ def _minimised(x: sparse.csr_array, classes: np.ndarray, penalty: float, start: 
     return result.x.reshape(start.shape)
 
 
-def _loss(scores_BxC: np.ndarray, classes_B: np.ndarray) -> tuple[float, np.ndarray]:
+def _loss_and_gradient(scores_BxC: np.ndarray, classes_B: np.ndarray) -> tuple[float, np.ndarray]:
     """Returns the mean cross entropy in nats and its gradient with respect to the scores."""
     logp_BxC = special.log_softmax(scores_BxC, 1)
     rows = np.arange(len(classes_B))

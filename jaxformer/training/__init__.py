@@ -42,5 +42,5 @@ V vocabulary, L layers. `loss_MxB` has shape (M, B).
         state, metrics = step(state, batch_at(i))
         if (i + 1) % 10 == 0:
             loss_MxB = evaluate(state.trainable, state.frozen, heldout.validation)["loss"].value
-            print(i + 1, metrics["loss"], loss_MxB.mean(1))  # of four members each
+            print(i + 1, metrics["loss"], loss_MxB.mean(1))  # a number for each of four members
 """

@@ -12,7 +12,8 @@ def alarms(members: Sequence[Mapping[str, Any]], baselines: Mapping[str, float])
     if UNIGRAM not in baselines:
         return []
     losses = {m["seed"]: m["metrics"]["loss"].mean for m in members if m["chosen"]}
-    return list(filter(None, [above_unigram("the test loss", losses, baselines[UNIGRAM])]))
+    line = above_unigram("the test loss", losses, baselines[UNIGRAM])
+    return [line] if line else []
 
 
 def above_unigram(name: str, losses: Mapping[int, float], unigram: float) -> str:

@@ -45,7 +45,7 @@ def check_devices(devices: Any) -> None:
 
 
 def check_data(data: Any) -> None:
-    """Raises UserError unless these are settings of data sets, or data themselves."""
+    """Raises UserError unless these are settings of data sets, or an object like `source.Data`."""
     missing = [name for name in DATA_MEMBERS if not hasattr(data, name)]
     if not (data is None or isinstance(data, DataSettings)) and missing:
         raise UserError(

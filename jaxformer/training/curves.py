@@ -53,10 +53,10 @@ def curves(
         legend[f"{name.replace('_', ' ')} {value:.3g}"] = line
     left.set(xlabel="training step", ylabel="training loss (nats a token)")
     losses = np.concatenate([np.ravel(line.get_ydata()) for line in left.lines] or [np.ones(1)])
-    if np.nanmax(losses, initial=0) > 10 * np.nanmin(losses, initial=np.inf):  # decades to show
+    if np.nanmax(losses, initial=0) > 10 * np.nanmin(losses, initial=np.inf):  # over a decade
         left.set_yscale("log")
     highest = max((max(line.get_ydata(), default=0) for line in right.lines), default=1)
-    top = 1.02 if not highest < 0.5 else 1.2 * highest
+    top = 1.2 * highest if highest < 0.5 else 1.02
     right.set(xlabel="training step", ylabel="validation accuracy", ylim=(-0.02 * top, top))
     note = _note(line_counts, bool(chosen))
     figure_style.add_finding(

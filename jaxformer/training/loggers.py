@@ -1,7 +1,7 @@
 """Loggers of a run: TensorBoard, wandb, trackio and the profiler. metrics.jsonl keeps all rows.
 
     --track=tensorboard,wandb,trackio   copies every row to RUN/tensorboard, RUN/wandb, RUN/trackio
-    --profile=START:STEPS               traces these steps to RUN/profile, for xprof
+    --profile=START:STEPS               traces STEPS steps from START on to RUN/profile, for xprof
 
 A logger that raises is reported once and disabled. It never stops training.
 """
@@ -38,7 +38,7 @@ class Logger(Callback):
 class Loggers(Logger):
     """The loggers of a run as one. A logger that raises is reported once and disabled.
 
-    Loggers receive rows, results and steps, but no sessions, programs and dispatches.
+    Only on_step, on_rows, on_result and close reach the loggers.
     """
 
     at_start = True

@@ -17,7 +17,7 @@ from jaxformer.runtime.processes import agree
 from jaxformer.training.callbacks import EVERY_DISPATCH, Callback, Dispatch
 
 MAX_DISPATCH_STEPS = 100
-MAX_DISPATCH_SECONDS = 1.0  # keeps rows and signals prompt
+MAX_DISPATCH_SECONDS = 1.0  # rows are written, and signals obeyed, between dispatches
 
 
 class Feed(Protocol):
@@ -91,7 +91,7 @@ def fit(
       The state after the last step.
     """
     feed: Any = batches if hasattr(batches, "read") else ComputedFeed(batches)  # type: ignore[arg-type]
-    run = _compiled(step_fn, feed)
+    run_steps = _compiled(step_fn, feed)
     done, step_seconds = int(state.step), 0.0
     if not donate:  # the first dispatch donates its input
         state = sharding.copy_arrays(state)
@@ -101,11 +101,13 @@ def fit(
         n = agree(_dispatch_length(done, events, align, step_seconds, feed.steps_left(done)))
         started, waited = time.perf_counter(), feed.waited
         rows = feed.read(done)
-        if not (step_seconds or getattr(jax.config, "jax_disable_jit", False)):
-            program = run.trace(state, n, rows).jaxpr.jaxpr  # cached: the call does not trace again
+        is_first = not step_seconds
+        if is_first and not getattr(jax.config, "jax_disable_jit", False):
+            # The trace is cached: the call does not trace again.
+            program = run_steps.trace(state, n, rows).jaxpr.jaxpr
             for callback in callbacks:
                 callback.on_program(program)
-        state, buffer = run(state, n, rows)
+        state, buffer = run_steps(state, n, rows)
         feed.prefetch(done)
         metrics = {name: np.asarray(values)[:n] for name, values in buffer.items()}
         seconds = time.perf_counter() - started
@@ -126,13 +128,16 @@ def fit(
 
 
 def _compiled(step_fn: Callable, feed: Feed) -> Any:
-    """Returns run(state, n, rows), which runs n steps; one program serves every n."""
+    """Returns run_steps(state, n, rows), which runs n steps; one program serves every n.
+
+    It returns the new state and the metrics, whose first n rows are those of the steps.
+    """
 
     @partial(jax.jit, inline=True)  # the shapes and the loop share one trace
     def one_step(state, rows):
         return step_fn(state, feed.batch(rows, state.step))
 
-    def run(state, n, rows):
+    def run_steps(state, n, rows):
         shapes = jax.eval_shape(one_step, state, rows)[1]
         buffer = jax.tree.map(lambda x: jnp.zeros((MAX_DISPATCH_STEPS, *x.shape), x.dtype), shapes)
 
@@ -143,7 +148,7 @@ def _compiled(step_fn: Callable, feed: Feed) -> Any:
 
         return jax.lax.fori_loop(0, n, body, (state, buffer))
 
-    return jax.jit(run, donate_argnums=0)
+    return jax.jit(run_steps, donate_argnums=0)
 
 
 def _dispatch_length(

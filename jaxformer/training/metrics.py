@@ -1,4 +1,4 @@
-"""Means of per-example scores with standard errors, averaged once, in float64."""
+"""Means of per-example scores with standard errors, computed in float64."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -65,19 +65,18 @@ def means_of_members(
       means_of_batches: {metric: (score, examples per batch)} of metrics that average over batches.
       mask_MxB: the examples that count; None for all.
     """
-    values, weights = (
-        {name: np.asarray(getattr(s, field)) for name, s in scores.items()}
-        for field in Scores._fields
-    )
+    values = {name: np.asarray(score.value) for name, score in scores.items()}
+    weights = {name: np.asarray(score.weight) for name, score in scores.items()}
     if mask_MxB is None:
         mask_MxB = np.ones_like(next(iter(weights.values())))
     mask_MxB = np.asarray(mask_MxB)
-    return [
-        {name: weighted_mean(values[name][i], weights[name][i] * mask_MxB[i]) for name in values}
-        | {
-            name: mean_of_batches(values[score][i], weights[score][i] * mask_MxB[i], size)
-            for name, (score, size) in means_of_batches.items()
-            if score in values
-        }
-        for i in range(len(mask_MxB))
-    ]
+
+    def means_of_member(i: int) -> dict[str, Mean]:
+        masked = {name: weight[i] * mask_MxB[i] for name, weight in weights.items()}
+        means = {name: weighted_mean(values[name][i], masked[name]) for name in values}
+        for name, (score, size) in means_of_batches.items():
+            if score in values:
+                means[name] = mean_of_batches(values[score][i], masked[score], size)
+        return means
+
+    return [means_of_member(i) for i in range(len(mask_MxB))]

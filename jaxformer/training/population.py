@@ -51,7 +51,7 @@ class Population(NamedTuple):
         return [list(values[i * n : (i + 1) * n]) for i in range(len(self.rates))]
 
     def choose(self, scores: Sequence[float]) -> list[bool]:
-        """Returns which members have the rate with the best mean score, the lowest in a tie."""
+        """Returns which members have the rate with the best mean score; ties go to lower rates."""
         means = [np.mean(np.nan_to_num(group, nan=-np.inf)) for group in self.by_rate(scores)]
         order = sorted(range(len(means)), key=lambda i: (-means[i], self.rates[i]))
         return [rate == self.rates[order[0]] for _, rate in self.members]

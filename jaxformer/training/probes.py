@@ -17,8 +17,8 @@ from jaxformer.core.errors import UserError, check_choice
 def full_attention_entropy(weights: list[jax.Array]) -> jax.Array:
     """Returns the mean Shannon entropy of an attention row, divided by ln T.
 
-    Each row counts as if all T tokens were visible. `observables.causal_attention_entropy` is the
-    one for causal masks.
+    The divisor is that of rows in which all T tokens are visible. For causal masks use
+    `observables.causal_attention_entropy`.
 
     Args:
       weights: attention weights (B, H, T, T) of each layer.

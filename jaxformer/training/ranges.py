@@ -2,7 +2,8 @@
 
     cosine      between two tokens: above 1 - COLLAPSE_DISTANCE all tokens are nearly equal
     keys        exp of the entropy of an attention row: below MIN_KEYS a query sees single tokens
-    gradient    relative to that of the last block: within a factor of MAX_GRADIENT_RATIO
+    gradient    relative to the gradient after the last block: outside a factor of
+                MAX_GRADIENT_RATIO it vanishes or explodes
 
 These are conventions: a trained network may leave them for good reasons. The module does not import
 jax, which the advisor (`theory.advise`) avoids.
@@ -35,30 +36,30 @@ def outside(
       length: tokens of a sequence.
     """
     problems = {}
-    highest, layer = max(_finite(cosine[1:], -math.inf))
+    highest, layer = max(_finite_values(cosine[1:], -math.inf))
     if highest > 1 - COLLAPSE_DISTANCE:
         problems["tokens are alike"] = (
             f"cosine {highest:.4f} after block {layer}; range: at most {1 - COLLAPSE_DISTANCE:g}"
         )
-    fewest, layer = min(_finite(keys, math.inf))
+    fewest, layer = min(_finite_values(keys, math.inf))
     if fewest < least_keys(length):
         problems["queries see few keys"] = (
             f"{fewest:.2f} keys in block {layer}; range: at least {least_keys(length):g}"
         )
-    line = (
+    gradient_text = (
         "{:.3g} of the last block's after block {}; "
         + f"range: {1 / MAX_GRADIENT_RATIO:g} to {MAX_GRADIENT_RATIO:g}"
     )
-    low, layer = min(_finite(gradient[1:], math.inf))
+    low, layer = min(_finite_values(gradient[1:], math.inf))
     if low < 1 / MAX_GRADIENT_RATIO:
-        problems["gradients vanish"] = line.format(low, layer)
-    high, layer = max(_finite(gradient[1:], -math.inf))
+        problems["gradients vanish"] = gradient_text.format(low, layer)
+    high, layer = max(_finite_values(gradient[1:], -math.inf))
     if high > MAX_GRADIENT_RATIO:
-        problems["gradients explode"] = line.format(high, layer)
+        problems["gradients explode"] = gradient_text.format(high, layer)
     return problems
 
 
-def _finite(values: Sequence[float], missing: float) -> list[tuple[float, int]]:
+def _finite_values(values: Sequence[float], missing: float) -> list[tuple[float, int]]:
     """Returns (value, number of the block) of finite values, or (missing, 0) if there are none."""
     finite = ((float(v), i) for i, v in enumerate(values) if math.isfinite(v))
     return [*finite] or [(missing, 0)]

@@ -30,7 +30,7 @@ class Result:
     parameters: Mapping[str, int]  # by label
     environment: Mapping[str, Any]
     seconds: Mapping[str, float]  # compile, run and cpu, over all sessions
-    steps: int | None = None  # done
+    steps: int | None = None  # training steps done
     diagnostics: Mapping[str, Any] | None = None  # of a sampler
     alarms: Sequence[str] | None = None  # warnings, a line each
     trusted: bool | None = None  # whether the sampler's chains can be trusted
@@ -44,7 +44,7 @@ class Result:
         """Returns the result of a result.json."""
         values = {f.name: content[f.name] for f in fields(cls) if f.name in content}
         values["metrics"] = {
-            name: Mean(_number(mean["mean"]), _number(mean["sem"]), mean["n"])
+            name: Mean(_null_as_nan(mean["mean"]), _null_as_nan(mean["sem"]), mean["n"])
             for name, mean in content["metrics"].items()
         }
         return cls(**values)
@@ -54,7 +54,7 @@ class Result:
         return {n: v for n, v in vars(self).items() if v is not None or n not in OPTIONAL}
 
 
-def _number(value: float | None) -> float:
+def _null_as_nan(value: float | None) -> float:
     """Returns a number of a JSON file, in which null stands for NaN."""
     return math.nan if value is None else value
 

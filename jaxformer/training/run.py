@@ -75,8 +75,8 @@ def train_phases(
     """Trains until the last phase ends, the target is reached or a signal stops the run.
 
     Args:
-      phases: what is trained until which step. The task, model and data of the last phase are
-        scored.
+      phases: the setups in order, each with the step at which it ends. The task, model and data of
+        the last phase are scored.
       settings: length and intervals of the run.
       workdir: the folder of the run. Without a path nothing is saved.
       callbacks: called before those of the session (`jaxformer.training.callbacks`).

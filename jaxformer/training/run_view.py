@@ -48,7 +48,7 @@ class Run:
 
     @property
     def result(self) -> Result:
-        """Test scores at the chosen learning rate over the seeds, and those of baselines."""
+        """Test scores at the chosen learning rate over the seeds, and the scores of baselines."""
         if self.finished is None:
             raise UserError(
                 f"the run was stopped at step {self.step} of {self.config['train']['steps']}: it "
@@ -87,8 +87,8 @@ class Run:
         training = [row for row in rows if "loss" in row]
         names = training[0] if training else ("step", "loss")  # stopped before the first row
         arrays = {name: np.array([row[name] for row in training], float) for name in names}
-        arrays |= _arrays("validation", rows)
-        signal = _arrays("signal", rows)
+        arrays |= _arrays_of_rows("validation", rows)
+        signal = _arrays_of_rows("signal", rows)
         return arrays | (signal if signal["signal_step"].size else {})
 
     @property
@@ -130,11 +130,12 @@ class Run:
         """Returns the curves and a table of the scores, which a notebook displays."""
         parts = [f"<p>{html.escape(repr(self))}</p>"]
         if any("loss" in row for row in self.workdir.rows()):
-            self.plot().savefig(png := io.BytesIO(), format="png", dpi=100)
+            png = io.BytesIO()
+            self.plot().savefig(png, format="png", dpi=100)
             picture = base64.b64encode(png.getvalue()).decode()
             parts.append(f'<img alt="learning curves" src="data:image/png;base64,{picture}">')
         if self.finished is not None:
-            parts.append(_table(self.finished))
+            parts.append(_html_table(self.finished))
         return "\n".join(parts)
 
 
@@ -153,7 +154,7 @@ def run_of(trained: Trained, workdir: Workdir, result: Result | None) -> Run:
     )
 
 
-def _arrays(kind: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+def _arrays_of_rows(kind: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
     """Returns the arrays of the rows with an entry `kind`, and their steps."""
     kind_rows = [row for row in rows if kind in row]
     arrays = {f"{kind}_step": np.array([row["step"] for row in kind_rows])}
@@ -162,7 +163,7 @@ def _arrays(kind: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarra
     return arrays
 
 
-def _table(result: Result) -> str:
+def _html_table(result: Result) -> str:
     """Returns an HTML table of a result."""
     lines = [
         (name, with_error(mean.mean, mean.sem), str(mean.n))

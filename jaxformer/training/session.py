@@ -30,7 +30,7 @@ from jaxformer.training.setup import Setup
 from jaxformer.training.step import TrainState
 
 SAVE_SECONDS = 60
-CHECKPOINTS = 10  # saves of a run, at least
+CHECKPOINTS = 10  # a run of any length saves at least this many
 
 
 @dataclass(eq=False)
@@ -81,10 +81,10 @@ class Session(Callback):
 
     def on_step(self, state: TrainState, step: int) -> bool:
         """Shows progress, saves when due, and returns whether training must stop."""
-        number = largest(self.interrupt.signal)  # a signal to one process stops all
+        signal_number = largest(self.interrupt.signal)  # a signal to one process stops all
         # A stop waits for the end of a row, because a checkpoint cannot store a part of one.
-        stop = bool(number) and not self.window
-        self.signal = number if stop else 0
+        stop = bool(signal_number) and not self.window
+        self.signal = signal_number if stop else 0
         is_due = bool(agree(int(time.monotonic() - self.saved_at > SAVE_SECONDS)))
         if stop or is_due or self.is_finished(step):
             self.save(state, step)
@@ -124,8 +124,12 @@ class Session(Callback):
         # A checkpoint cannot store the metrics since the last row. After the target no rows follow.
         is_between_rows = self.window and not self.is_finished(step)
         if self.checkpoints and not is_between_rows and not _all_diverged(state):
-            note = {"rules": self.setup.partition.rules, "seconds": self.stopwatch.seconds()}
-            self.checkpoints.save(step, state, note | {"rows": self.workdir.rows_fingerprint()})
+            metadata = {
+                "rules": self.setup.partition.rules,
+                "seconds": self.stopwatch.seconds(),
+                "rows": self.workdir.rows_fingerprint(),
+            }
+            self.checkpoints.save(step, state, metadata)
             self.saved_at = time.monotonic()
 
     def has_reached_target(self, step: int) -> bool:
@@ -247,7 +251,7 @@ class Session(Callback):
         chosen = self.chosen(state)
         baselines = setup.task.baselines(jax.device_get(self.heldout.test))
         members = [
-            self._member(i, state) | {"chosen": chosen[i], "metrics": metrics[i]}
+            self._member_entry(i, state) | {"chosen": chosen[i], "metrics": metrics[i]}
             for i in range(len(metrics))
         ]
         lines = alarms(members, baselines)
@@ -276,17 +280,19 @@ class Session(Callback):
         members = range(len(self.setup.population.members))
         metrics = [{n: float(np.asarray(ends[n], float)[i]) for n in ends} for i in members]
         signals = [row["signal"] for row in rows if "signal" in row]
-        for ending, row in zip(("start", "end"), (signals[0], signals[-1])) if signals else ():
-            for member, worst in zip(metrics, signal.summary(row, ending), strict=True):
-                member |= worst
+        if signals:
+            for ending, row in (("start", signals[0]), ("end", signals[-1])):
+                for member, worst in zip(metrics, signal.summary(row, ending), strict=True):
+                    member |= worst
         return metrics
 
-    def _member(self, i: int, state: TrainState) -> dict[str, Any]:
+    def _member_entry(self, i: int, state: TrainState) -> dict[str, Any]:
+        """Returns the entry of member i in result.json, without its test metrics."""
         seed, rate = self.setup.population.members[i]
         diverged_at = int(state.diverged_at[i])
         rows = [(row["step"], row["validation"]) for row in self.validations]
         target = self.settings.target
-        hits = (n for n, row in rows if _replace_null(row["accuracy"])[i] >= target)
+        steps_at_target = (n for n, row in rows if _replace_null(row["accuracy"])[i] >= target)
         # Accuracy, and the score by which a learning rate is chosen if that is another one.
         names = dict.fromkeys(("accuracy", self.setup.task.chosen_by))
         return {
@@ -294,7 +300,7 @@ class Session(Callback):
             "learning_rate": rate,
             "chosen_by": self.setup.task.chosen_by,
             **{f"validation_{name}": rows[-1][1][name][i] if rows else None for name in names},
-            "reached_at": next(hits, None),
+            "reached_at": next(steps_at_target, None),
             "diverged_at": diverged_at if diverged_at >= 0 else None,
         }
 

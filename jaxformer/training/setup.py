@@ -35,8 +35,9 @@ from jaxformer.training.step import (
     member_state,
 )
 
-MAX_EVALUATION_EXAMPLES = 250  # at once, so that a large test set fits
-MAX_EVALUATION_LOGITS = 2**28  # at once, so that a large vocabulary fits
+# Evaluation computes at most so many examples and logits at once, to limit its memory.
+MAX_EVALUATION_EXAMPLES = 250
+MAX_EVALUATION_LOGITS = 2**28
 
 
 class Setup(NamedTuple):
@@ -50,7 +51,7 @@ class Setup(NamedTuple):
     population: Population
     member_loop: str  # "map" computes members one after the other, "vmap" side by side
     mesh: Mesh
-    apply_with_probes: Any = None  # the model with numbers that are logged at every step
+    apply_with_probes: Any = None  # returns logits and numbers that are logged at every step
     loss_chunk: int = 0  # positions whose logits are in memory at once; 0: all
     accumulate: int = 1  # parts of a batch, computed one after the other
 
@@ -82,12 +83,12 @@ class Setup(NamedTuple):
         if members is None:
             members = len(self.population.members)
 
-        def leading(leaf):
+        def with_members(leaf):
             return jax.ShapeDtypeStruct((members, *leaf.shape), leaf.dtype)
 
         state_of = partial(member_state, partition=self.partition, tx=self.tx)
         rates = jax.ShapeDtypeStruct((members,), jnp.float32)
-        params = jax.tree.map(leading, self.shapes())
+        params = jax.tree.map(with_members, self.shapes())
         return jax.eval_shape(jax.vmap(state_of, out_axes=AXES), params, rates)
 
     def _shardings(self, shapes: TrainState) -> TrainState:
@@ -146,13 +147,13 @@ class Setup(NamedTuple):
 def shapes_of(model: Any, task: Task) -> Any:
     """Returns the shapes of a model's parameters; nothing is computed."""
     try:
-        return _shapes(model, task)
+        return _parameter_shapes(model, task)
     except TypeError:  # a user's model or task may have no hash
-        return _shapes.__wrapped__(model, task)
+        return _parameter_shapes.__wrapped__(model, task)
 
 
 @functools.lru_cache(maxsize=64)
-def _shapes(model: Any, task: Task) -> Any:
+def _parameter_shapes(model: Any, task: Task) -> Any:
     return jax.eval_shape(lambda key: model.init(key, task.blank())["params"], jax.random.key(0))
 
 

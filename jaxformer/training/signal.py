@@ -3,7 +3,7 @@
     cosine      between two different tokens in the residual stream
     keys        exp of the mean entropy of an attention row: how many tokens a query sees
     beta        standard deviation of the scores in a row over sqrt(ln T)
-    gradient    rms of dLoss/dx relative to that after the last block, for a loss that is the inner
+    gradient    rms of dLoss/dx, divided by the rms after the last block. The loss is the inner
                 product of the last residual stream with a random direction
 
 `by_layer` works for each model with activation addresses for residual stream and attention rows.
@@ -105,6 +105,7 @@ def _sequence_signal(model: Model, params: Any, inputs_1xT: jax.Array, key: jax.
         _, kept = capture.run(model, params, inputs_1xT, names=[*stream, *rows], edits=edits)
         return kept[stream[-1]], kept
 
+    # The gradient at a state equals the gradient at an offset of 0 that is added to the state.
     offsets = [jnp.zeros(shapes[name].shape, shapes[name].dtype) for name in stream]
     out, backward, kept = jax.vjp(network, offsets, has_aux=True)
     (gradients,) = backward(jax.random.normal(key, out.shape, out.dtype))
@@ -193,7 +194,7 @@ class SignalRows(Every):
 def summary(
     row: Mapping[str, Sequence[Sequence[float | None]]], ending: str
 ) -> list[dict[str, float]]:
-    """Returns, for each member, the worst layer: highest cosine, fewest keys, first gradient.
+    """Returns each member's highest cosine, fewest keys, and gradient after the first block.
 
     Args:
       row: {name: (members, layers)} values of a row of the signal.
@@ -203,6 +204,6 @@ def summary(
     columns = {
         f"signal_cosine_{ending}": cosine[:, 1:].max(1),
         f"signal_keys_{ending}": keys.min(1),
-        f"signal_gradient_{ending}": gradient[:, 1],  # after the first block
+        f"signal_gradient_{ending}": gradient[:, 1],
     }
     return [{n: float(v[i]) for n, v in columns.items()} for i in range(len(cosine))]

@@ -56,23 +56,23 @@ def create(
       population: seeds and learning rates of the members.
       shardings_of: maps the shapes of the state to shardings, so that each device computes only
         its part. None leaves the state on the default device.
-      params: the initial parameters of every member, in place of those of `init`. As arguments of
-        the compiled function they need no second copy, which constants would.
+      params: the initial parameters of every member, in place of those of `init`. They are
+        arguments of the compiled function, because constants would need a second copy.
     """
 
-    def member(key, learning_rate, given):
+    def create_member(key, learning_rate, given):
         params = init(key) if given is None else given
         return member_state(params, learning_rate, partition, tx)
 
     member_keys, learning_rates = population.init_keys(), population.learning_rates()
 
     @partial(jax.jit, inline=True)  # shapes and values share one trace
-    def members(given):
-        create_all = jax.vmap(member, in_axes=(0, 0, None), out_axes=AXES)
-        return create_all(member_keys, learning_rates, given)
+    def create_all(given):
+        create_members = jax.vmap(create_member, in_axes=(0, 0, None), out_axes=AXES)
+        return create_members(member_keys, learning_rates, given)
 
-    shardings = None if shardings_of is None else shardings_of(jax.eval_shape(members, params))
-    return jax.jit(lambda given: members(given), out_shardings=shardings)(params)
+    shardings = None if shardings_of is None else shardings_of(jax.eval_shape(create_all, params))
+    return jax.jit(lambda given: create_all(given), out_shardings=shardings)(params)
 
 
 def member_state(
@@ -147,14 +147,14 @@ def make_step(
         trainable = optax.apply_updates(state.trainable, updates)
 
         # A diverging member keeps its last good state and never stops the others.
-        good = jnp.isfinite(loss) & jnp.isfinite(norm) & (state.diverged_at < 0)
+        is_good = jnp.isfinite(loss) & jnp.isfinite(norm) & (state.diverged_at < 0)
         trainable, opt_state = jax.tree.map(
-            lambda new, old: jnp.where(good, new, old),
+            lambda new, old: jnp.where(is_good, new, old),
             (trainable, opt_state),
             (state.trainable, state.opt_state),
         )
-        bad_now = ~good & (state.diverged_at < 0)
-        diverged_at = jnp.where(bad_now, state.step, state.diverged_at)
+        diverges_now = ~is_good & (state.diverged_at < 0)
+        diverged_at = jnp.where(diverges_now, state.step, state.diverged_at)
         state = TrainState(
             state.step + 1, trainable, state.frozen, opt_state, state.learning_rate, diverged_at
         )
@@ -192,13 +192,13 @@ def in_parts(scores_of: Callable, n: int) -> Callable:
         # A part is every n-th example, so that each device of a sharded batch has a share of it.
         parts = jax.tree.map(lambda x: x.reshape(-1, n, *x.shape[1:]).swapaxes(0, 1), batch)
 
+        sum_and_gradient = jax.value_and_grad(weighted_sum, has_aux=True)
+
         def add(sums, part):
-            new = jax.value_and_grad(weighted_sum, has_aux=True)(trainable, frozen, part)
-            return jax.tree.map(jnp.add, sums, new), None
+            return jax.tree.map(jnp.add, sums, sum_and_gradient(trainable, frozen, part)), None
 
         first = jax.tree.map(lambda x: x[0], parts)
-        gradient_of_sum = jax.value_and_grad(weighted_sum, has_aux=True)
-        shapes = jax.eval_shape(gradient_of_sum, trainable, frozen, first)
+        shapes = jax.eval_shape(sum_and_gradient, trainable, frozen, first)
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         ((loss, (weight, probes)), gradient), _ = jax.lax.scan(add, zeros, parts)
         weight = jnp.maximum(weight, 1e-9)
@@ -250,8 +250,9 @@ def make_evaluate(apply: Apply, task: Task, batch_size: int, mesh: Mesh | None =
 
         return layouts.map_examples(scores_of, batch, batch_size, mesh)
 
-    members, axes = jax.vmap(evaluate, in_axes=(0, 0, None)), (0, 0, None)
+    axes = (0, 0, None)
+    evaluate_members = jax.vmap(evaluate, in_axes=axes)
     if mesh is None:
-        return jax.jit(members)
-    members = sharding.over_members(members, mesh, axes, 0)
-    return jax.jit(members, out_shardings=NamedSharding(mesh, PartitionSpec()))
+        return jax.jit(evaluate_members)
+    evaluate_members = sharding.over_members(evaluate_members, mesh, axes, 0)
+    return jax.jit(evaluate_members, out_shardings=NamedSharding(mesh, PartitionSpec()))

@@ -76,31 +76,33 @@ def user_optimizers(
       name: the user's name for the transformations, or None.
     """
     resolved = {label: as_transformation(given) for label, given in optimizers.items()}
-    of_optax = [label for label, tx in resolved.items() if _is_of_optax(tx)]
-    if name is not None and not of_optax:
+    optax_labels = [label for label, tx in resolved.items() if _is_optax(tx)]
+    if name is not None and not optax_labels:
         raise UserError("optimizer_name names an optax transformation, but optimizer is not one.")
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise UserError(f"optimizer_name must be a text such as 'adamw-1e-2', got {name!r}.")
     partitions = tuple(partitions)
     trained = {label for partition in partitions for _, label in partition.rules} - {FROZEN}
-    for label in of_optax:
+    for label in optax_labels:
         if label not in trained:
             hint = did_you_mean(label, trained)
             raise UserError(f"no rule has the label {label!r} of an optimizer.{hint}")
-    for partition in partitions if of_optax else ():
+    for partition in partitions if optax_labels else ():
         tiny = _tiny_parameters(partition, shapes())
         labels = {label for _, label in partition.rules} - {FROZEN}
-        for label in sorted(labels & {*of_optax}):
-            if _is_of_optax(resolved[label]):
-                resolved[label] = _probed(label, resolved[label], labels, partition, tiny, name)
+        for label in sorted(labels & {*optax_labels}):
+            if _is_optax(resolved[label]):
+                resolved[label] = _probed_optimizer(
+                    label, resolved[label], labels, partition, tiny, name
+                )
     return resolved
 
 
-def _is_of_optax(optimizer: Any) -> bool:
+def _is_optax(optimizer: Any) -> bool:
     return isinstance(optimizer, optax.GradientTransformation)
 
 
-def _probed(
+def _probed_optimizer(
     label: str,
     transformation: optax.GradientTransformation,
     labels: Iterable[str],
@@ -108,6 +110,10 @@ def _probed(
     parameters: Any,
     name: str | None,
 ) -> UserOptimizer:
+    """Returns the optimizer of a label with its identity and whether it is complete.
+
+    The probe freezes the parameters of the other labels.
+    """
     others = dict.fromkeys(labels, optax.set_to_zero())
     masked = partition.optimizer(others | {label: transformation})
     try:
@@ -144,9 +150,10 @@ def probe(transformation: optax.GradientTransformation, parameters: Any) -> bool
             transformation.update(g, state, parameters)
             for g, state in zip((gradient, opposite), states, strict=True)
         ]
-        (up, first), (down, second) = applied
-        response = paths.flatten(jax.tree.map(lambda a, b: (a - b).mean(), up, down))
-        return jnp.stack([response[name] for name in names]), [first, second]
+        (updates, state), (opposite_updates, opposite_state) = applied
+        differences = jax.tree.map(lambda a, b: (a - b).mean(), updates, opposite_updates)
+        response = paths.flatten(differences)
+        return jnp.stack([response[name] for name in names]), [state, opposite_state]
 
     responses = []
     for i in range(MAX_PROBE_STEPS):

@@ -49,12 +49,13 @@ def test_who_knows_the_frequencies_has_their_entropy():
 @pytest.mark.parametrize(
     "task, name, by, elsewhere",
     [
-        (Hops(1, 4, 40), "by_hops_position_and_letter", hops._groups, 0.690),
+        (Hops(1, 4, 40), "by_hops_position_and_letter", hops._hops_position_and_letter, 0.690),
         pytest.param(
-            *(Hops(), "by_hops_position_and_letter", hops._groups, 0.493), marks=pytest.mark.slow
+            *(Hops(), "by_hops_position_and_letter", hops._hops_position_and_letter, 0.493),
+            marks=pytest.mark.slow,
         ),
         pytest.param(
-            *(DecimalAddition(4), "by_position_and_token", arithmetic._groups, 0.418),
+            *(DecimalAddition(4), "by_position_and_token", arithmetic._position_and_token, 0.418),
             marks=pytest.mark.slow,
         ),
     ],

@@ -117,7 +117,7 @@ def _read_parameters(
         tensor = checkpoint.tensor(name)
         location = checkpoint.location(name)
         for path, part in _checked_parts(tensor, entry, spec, expected, location):
-            flat[path] = _put(part, spec.param_dtype, path, place)
+            flat[path] = _put_on_devices(part, spec.param_dtype, path, place)
         del tensor
     return paths.unflatten(flat)
 
@@ -143,19 +143,20 @@ def _checked_parts(
     return zip(entry.parameters, parts)
 
 
-def _put(part: Any, dtype: Any, path: str, place: Placement) -> jax.Array:
+def _put_on_devices(part: Any, dtype: Any, path: str, place: Placement) -> jax.Array:
     """Returns a parameter on its devices; a slice is read from disk for each shard."""
     place = place(path, part.shape) if callable(place) else place
     if not isinstance(place, jax.sharding.Sharding):  # a device, or None for the default device
-        return jax.device_put(_shard(part, ..., dtype), place)
+        return jax.device_put(_copied_slice(part, ..., dtype), place)
     indices = place.addressable_devices_indices_map(part.shape)
     shards = [
-        jax.device_put(_shard(part, index, dtype), device) for device, index in indices.items()
+        jax.device_put(_copied_slice(part, index, dtype), device)
+        for device, index in indices.items()
     ]
     return jax.make_array_from_single_device_arrays(part.shape, place, shards)
 
 
-def _shard(part: Any, index: Any, dtype: Any) -> np.ndarray:
+def _copied_slice(part: Any, index: Any, dtype: Any) -> np.ndarray:
     """Copies a slice, so that no parameter is a view of the file."""
     return np.array(part[index], dtype, order="C", copy=True)
 

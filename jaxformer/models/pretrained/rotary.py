@@ -72,7 +72,7 @@ class Rotary:
         """Returns f of each pair for sequences of this length, (D/2,), in radians per token."""
         base = self.base
         if self.kind == "dynamic" and length > self.pretraining_length:
-            base *= self._growth(length)
+            base *= self._base_factor(length)
         f_k = base ** (-np.arange(0, self.width, 2) / self.width)
         if self.kind == "linear":
             return f_k / self.factor
@@ -87,7 +87,7 @@ class Rotary:
             return f_k / np.array(self.long if length > self.pretraining_length else self.short)
         return f_k
 
-    def _growth(self, length: Any) -> Any:
+    def _base_factor(self, length: Any) -> Any:
         """Returns the factor of the base in sequences of a length beyond L (dynamic)."""
         ratio = self.factor * length / self.pretraining_length - (self.factor - 1)
         return ratio ** (self.width / (self.width - 2))
@@ -118,7 +118,7 @@ class Rotary:
         if self.kind == "dynamic":
             length = jnp.maximum(position_BxT.max() + 1, self.pretraining_length)
             exponents_k = jnp.asarray(-np.arange(0, self.width, 2) / self.width, float)
-            rates_k = rates_k * self._growth(length) ** exponents_k
+            rates_k = rates_k * self._base_factor(length) ** exponents_k
         return position_BxT[..., None] * rates_k[None, None]
 
     def turn(self, x_BxTxHxD: jax.Array, angles_BxTxk: jax.Array) -> jax.Array:

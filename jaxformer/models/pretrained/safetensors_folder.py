@@ -49,7 +49,7 @@ class SafetensorsFolder:
         stored = {}
         for name in names:
             short = name.removeprefix(prefix)
-            choices = (name, short, _old_norm(name), _old_norm(short))
+            choices = (name, short, _old_norm_name(name), _old_norm_name(short))
             stored[name] = next((choice for choice in choices if choice in self._files), name)
         return stored
 
@@ -62,7 +62,7 @@ class SafetensorsFolder:
         from safetensors import SafetensorError
 
         # A new mapping for each tensor frees the memory of the previous one.
-        with _opened(self._files[name]) as tensors:
+        with _open_file(self._files[name]) as tensors:
             try:
                 tensor = mapped_tensor(self._files[name], name)
                 tensor = tensors.get_tensor(name) if tensor is None else tensor
@@ -92,7 +92,7 @@ class SafetensorsFolder:
                     "model.save_pretrained(FOLDER)."
                 )
             raise UserError(f"{folder} has neither {SINGLE} nor {INDEX}.")
-        return dict.fromkeys(_names(single), single)
+        return dict.fromkeys(_tensor_names(single), single)
 
     def _files_of_index(self) -> dict[str, Path]:
         folder = self.path
@@ -106,7 +106,7 @@ class SafetensorsFolder:
                 raise UserError(f"{folder / INDEX} lists {name!r}, not a file of this folder.")
             if not (folder / name).is_file():
                 raise UserError(f"{folder} lacks {name}, which {INDEX} lists.")
-        contents = {name: set(_names(folder / name)) for name in set(weight_map.values())}
+        contents = {name: set(_tensor_names(folder / name)) for name in set(weight_map.values())}
         for tensor, name in weight_map.items():
             if tensor not in contents[name]:
                 raise UserError(f"{folder / name} lacks {tensor}, which {INDEX} lists.")
@@ -128,18 +128,18 @@ def read_json(file: Path) -> dict[str, Any]:
     return content
 
 
-def _old_norm(name: str) -> str:
+def _old_norm_name(name: str) -> str:
     """Returns a norm's parameter as older BERT checkpoints name it."""
     name = re.sub(r"LayerNorm\.weight$", "LayerNorm.gamma", name)
     return re.sub(r"LayerNorm\.bias$", "LayerNorm.beta", name)
 
 
-def _names(file: Path) -> list[str]:
-    with _opened(file) as tensors:
+def _tensor_names(file: Path) -> list[str]:
+    with _open_file(file) as tensors:
         return list(tensors.keys())
 
 
-def _opened(file: Path) -> Any:
+def _open_file(file: Path) -> Any:
     from safetensors import SafetensorError, safe_open
 
     try:

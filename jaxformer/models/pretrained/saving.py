@@ -59,7 +59,7 @@ def save_folder(
     existing = {file.name for file in folder.iterdir() if file.name[0] != "."}
     if existing and "config.json" not in existing:
         raise UserError(f"{folder} has other files; give a new folder.")
-    shards = _shards(entries, flat)
+    shards = _tensors_of_files(entries, flat)
     for name, shard in shards.items():
         _write_shard(folder / name, shard, flat, model.spec)
     if is_writer():
@@ -74,7 +74,9 @@ def save_folder(
     return folder
 
 
-def _shards(entries: list[TensorEntry], flat: Mapping[str, Any]) -> dict[str, list[TensorEntry]]:
+def _tensors_of_files(
+    entries: list[TensorEntry], flat: Mapping[str, Any]
+) -> dict[str, list[TensorEntry]]:
     """Returns {file name: its tensors}; each file has at most SHARD_BYTES, or a single tensor."""
     shards: list[list[TensorEntry]] = [[]]
     size = 0

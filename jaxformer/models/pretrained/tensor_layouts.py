@@ -7,6 +7,7 @@ rows        several of our kernels joined along the outputs of (outputs, inputs)
 groups      (G, H/G + 2, D, inputs): for each key head its queries, key and value
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -41,18 +42,25 @@ def tensor_entries(spec: PretrainedSpec, paths: Sequence[str]) -> list[TensorEnt
         names = FALCON_TWO_NORMS
     present = []
     for ours, theirs in names.items():
-        for block in range(spec.layers) if "#" in theirs else [0]:
-            for head in range(spec.heads) if "%" in theirs else [0]:
-                for entry in _entries_of_module(spec.family, theirs, ours, (block, head)):
-                    if parameters.issuperset(entry.parameters):
-                        present.append(entry)
+        blocks = range(spec.layers) if "#" in theirs else [0]
+        heads = range(spec.heads) if "%" in theirs else [0]
+        for index in itertools.product(blocks, heads):
+            entries = _entries_of_module(spec.family, theirs, ours, index)
+            present += [entry for entry in entries if parameters.issuperset(entry.parameters)]
     return present
 
 
 def _entries_of_module(
     family: str, theirs: str, ours: str, index: tuple[int, int]
 ) -> Iterator[TensorEntry]:
-    """Yields an entry for each tensor that a module may have."""
+    """Yields an entry for each tensor that a module may have.
+
+    Args:
+      family: the family of the model.
+      theirs: the name of the module on disk, a value of a row of `NAMES`.
+      ours: our module or modules, the key of that value.
+      index: the numbers of the block and of the head.
+    """
     block, head = map(str, index)
     theirs = theirs.replace("#", block).replace("%", head)
     modules = ours.replace("#", block).replace("%", head).split("+")
@@ -87,7 +95,7 @@ def to_parameters(array: Any, entry: TensorEntry, spec: PretrainedSpec) -> list[
         parts = array.reshape(spec.kv_heads, -1, spec.head_width, *rest)
         by_kind = parts[:, :-2], parts[:, -2], parts[:, -1]
         return [part.reshape(-1, *rest).T for part in by_kind]
-    ends = np.cumsum(_sizes(entry, spec))[:-1]
+    ends = np.cumsum(_output_sizes(entry, spec))[:-1]
     if entry.layout == "columns":
         return np.split(array, ends, axis=-1)
     return [part.T for part in np.split(array, ends, axis=0)]
@@ -122,7 +130,7 @@ def tensor_shape(entry: TensorEntry, shapes: Sequence[tuple[int, ...]]) -> tuple
     return (*inputs, outputs) if entry.layout == "columns" else (outputs, *inputs)
 
 
-def _sizes(entry: TensorEntry, spec: PretrainedSpec) -> list[int]:
+def _output_sizes(entry: TensorEntry, spec: PretrainedSpec) -> list[int]:
     """Returns the number of outputs of each parameter in a joined tensor."""
     if len(entry.parameters) == 2:
         return [spec.mlp_width] * 2

@@ -34,7 +34,7 @@ class Text:
 
     def encode(self, text: str) -> list[int]:
         """Returns token ids, with the tokenizer's start token if it has one."""
-        return self._ids(text, True)
+        return self._token_ids(text, True)
 
     def pieces(self, text: str) -> list[int]:
         """Returns the token ids of a text that continues another text.
@@ -42,9 +42,9 @@ class Text:
         Llama 2 and Phi-3 put a space before a text, so that " Spain" alone would begin with two
         spaces. Therefore the text is encoded after a comma, whose tokens are removed.
         """
-        comma, comma_and_text = self._ids(",", False), self._ids(f",{text}", False)
+        comma, comma_and_text = self._token_ids(",", False), self._token_ids(f",{text}", False)
         if comma_and_text[: len(comma)] != comma:  # the tokenizer merges the comma with the text
-            return self._ids(text, False)
+            return self._token_ids(text, False)
         return comma_and_text[len(comma) :]
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
@@ -56,9 +56,9 @@ class Text:
         template = self.settings.get(TEMPLATE)
         if not isinstance(template, str):
             raise UserError("this model has no chat template; give a prompt without --chat.")
-        return self._ids(_render(template, messages, self.settings), False)
+        return self._token_ids(_render_chat(template, messages, self.settings), False)
 
-    def _ids(self, text: str, add_special: bool) -> list[int]:
+    def _token_ids(self, text: str, add_special: bool) -> list[int]:
         try:
             text.encode()
         except UnicodeError:  # half of a surrogate pair
@@ -106,7 +106,7 @@ def _tokenizer_config(folder: Path) -> dict[str, Any]:
     return settings
 
 
-def _render(
+def _render_chat(
     template: str, messages: Sequence[Mapping[str, str]], settings: Mapping[str, Any]
 ) -> str:
     """Returns the text of a conversation; the template runs in jinja2's sandbox."""

@@ -1,7 +1,7 @@
 """The communication of a compiled program, by kind and by mesh axis.
 
-A program names groups of devices that exchange data. The axes of a group are those along which the
-coordinates of its devices in the mesh differ.
+A program names groups of devices that exchange data. The axes of a group are the mesh axes along
+which the coordinates of its devices differ.
 """
 
 import math
@@ -36,6 +36,7 @@ def collectives(program: Program, mesh: Mesh, devices_per_host: int = 0) -> list
         mesh: the mesh that it was compiled for.
         devices_per_host: devices with direct links; 0 if all devices of the mesh have them.
     """
+    # {(kind, axes, crosses_hosts): [count, array_bytes, sent_bytes]}
     totals: dict[tuple[str, tuple[str, ...], bool], list[int]] = {}
     for scope, instruction, times in _with_fusions(program):
         kind = _kind(instruction, scope)
@@ -52,7 +53,7 @@ def collectives(program: Program, mesh: Mesh, devices_per_host: int = 0) -> list
         total = totals.setdefault(key, [0, 0, 0])
         total[0] += times
         total[1] += times * array_bytes
-        total[2] += times * _sent(kind, array_bytes, len(group))
+        total[2] += times * _sent_bytes(kind, array_bytes, len(group))
     exchanges = [
         Collective(kind, axes, *total, crosses_hosts=crosses_hosts)
         for (kind, axes, crosses_hosts), total in totals.items()
@@ -79,7 +80,7 @@ def _kind(instruction: Instruction, scope: str) -> str | None:
     return "reduce-scatter" if is_scatter else kind
 
 
-def _sent(kind: str, array_bytes: int, n: int) -> int:
+def _sent_bytes(kind: str, array_bytes: int, n: int) -> int:
     """Returns the bytes that each of n devices in a ring sends."""
     if kind == "collective-permute":
         return array_bytes
@@ -111,7 +112,7 @@ def _first_group(instruction: Instruction, n_devices: int) -> list[int]:
         return _mesh_group(text)
     # "[groups, size]<=[reshaped]T(order)": a reshaped and transposed range.
     ((shape, order),) = re.findall(r"^\[([\d,]+)\](<=\[[\d,]+\](?:T\([\d,]+\))?)", text)
-    return _range(order).reshape(_numbers(shape))[0].tolist()
+    return _device_range(order).reshape(_integers(shape))[0].tolist()
 
 
 def _mesh_group(text: str) -> list[int]:
@@ -120,7 +121,7 @@ def _mesh_group(text: str) -> list[int]:
     shape = [int(size) for size in sizes.values()]
     rest = text[text.index("]") + 1 :]
     ids = re.match(r",\s*device_ids=\((\[[\d,]+\](?:T\([\d,]+\))?)\)", rest)
-    numbers = _range(f"<={ids.group(1)}") if ids else np.arange(math.prod(shape))
+    numbers = _device_range(f"<={ids.group(1)}") if ids else np.arange(math.prod(shape))
     devices = numbers.reshape(shape)
     axes = re.findall(r"\{([^}]*)\}", rest)[0]
     index: list[Any] = [0] * len(shape)
@@ -135,12 +136,12 @@ def _mesh_group(text: str) -> list[int]:
     return devices[tuple(index)].ravel().tolist()
 
 
-def _range(text: str) -> np.ndarray:
+def _device_range(text: str) -> np.ndarray:
     """Returns the device numbers of "<=[2,4]T(1,0)": a range, reshaped and transposed."""
     ((shape, order),) = re.findall(r"^<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text)
-    numbers = np.arange(math.prod(_numbers(shape))).reshape(_numbers(shape))
-    return numbers.transpose(_numbers(order)).ravel() if order else numbers.ravel()
+    numbers = np.arange(math.prod(_integers(shape))).reshape(_integers(shape))
+    return numbers.transpose(_integers(order)).ravel() if order else numbers.ravel()
 
 
-def _numbers(text: str) -> list[int]:
+def _integers(text: str) -> list[int]:
     return [int(number) for number in text.split(",")]

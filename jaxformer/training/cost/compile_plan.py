@@ -27,8 +27,8 @@ from jaxformer.training.cost.targets import Target, devices_of
 from jaxformer.training.setup import Setup
 
 LARGEST_BUFFERS = 5
-# NVIDIA GPUs: matrix products by library calls, because XLA chooses among its own kernels by timing
-# them on the GPU, which may be absent.
+# For NVIDIA GPUs matrix products are calls of a library. XLA would choose among its own kernels by
+# timing them on the GPU, which may be absent.
 COMPILER_OPTIONS = {"cuda": {"xla_gpu_enable_triton_gemm": False, "xla_gpu_autotune_level": 0}}
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -142,16 +142,16 @@ def compiled_plan(
     program = hlo.parse(str(compiled.as_text()))
     memory: Any = compiled.memory_analysis()
     results = memory.output_size_in_bytes - memory.alias_size_in_bytes
-    kept = memory.argument_size_in_bytes + results  # while the program runs
-    peak = max(memory.peak_memory_in_bytes, kept + memory.temp_size_in_bytes)
+    in_and_out = memory.argument_size_in_bytes + results
+    peak = max(memory.peak_memory_in_bytes, in_and_out + memory.temp_size_in_bytes)
     per_host = card.devices_per_host if card else 0
     exchanges, traffic = collectives(program, mesh, per_host), hlo.traffic(program)
     seconds = None
     if card is None and is_calibrated:
         card = roofline.measured_cpu(target.devices)
     if card is not None:
-        of_device = {dtype: count / mesh.size for dtype, count in flops.items()}
-        seconds = roofline.seconds(card, of_device, traffic, exchanges)
+        flops_of_device = {dtype: count / mesh.size for dtype, count in flops.items()}
+        seconds = roofline.seconds(card, flops_of_device, traffic, exchanges)
     fits = not capacity or peak <= capacity
     is_tight = bool(capacity) and peak > capacity / 2
     return Plan(

@@ -19,8 +19,9 @@ def matmul_flops(function: Any, *arguments: Any) -> float:
 def program_flops(program: jex.Jaxpr) -> float:
     """Returns the FLOPs of all matrix products of a jaxpr, 2 x rows x columns x inner each.
 
-    A scan counts as often as it runs, and a loop of unknown length once. Products that the backward
-    pass recomputes (remat) count too. Of the branches of a `cond` the most expensive one counts.
+    The body of a scan counts as often as it runs, and a loop of unknown length once. Products that
+    the backward pass recomputes (remat) count too. Of the branches of a `cond` only the most
+    expensive branch counts.
     """
     return sum(flops_by_dtype(program).values())
 

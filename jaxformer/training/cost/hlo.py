@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+# {dtype: bytes of an entry}
 BYTES = {"pred": 1, "s4": 1, "u4": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "bf16": 2, "f16": 2}
 BYTES |= {"s32": 4, "u32": 4, "f32": 4, "s64": 8, "u64": 8, "f64": 8, "c64": 8, "c128": 16}
-# Instructions that move no data; those they call are counted separately.
+# Instructions that move no data. The computations that they call are counted separately.
 FREE = {
     *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional"),
     *("call", "after-all", "partition-id", "replica-id", "iota", "opt-barrier", "async-start"),
@@ -112,24 +113,24 @@ def parse(text: str) -> Program:
             if line.startswith("ENTRY "):
                 program.entry = name
         elif " = " in line and line.startswith(" "):
-            instruction = _instruction(line.strip())
+            instruction = _parse_instruction(line.strip())
             if instruction is not None:
                 current[instruction.name] = instruction
     return program
 
 
-def _instruction(line: str) -> Instruction | None:
+def _parse_instruction(line: str) -> Instruction | None:
     name, _, rest = line.removeprefix("ROOT ").partition(" = ")
     end = _end_of_type(rest)
     match = re.match(r"\s*([\w\-]+)\(", rest[end:])
     if match is None:
         return None
     arguments = rest[end + match.end() :]
-    close = _closing(arguments)
+    close = _closing_index(arguments)
     return Instruction(
         name.lstrip("%"),
         match.group(1),
-        tuple(_shapes(rest[:end])),
+        tuple(_parse_shapes(rest[:end])),
         tuple(OPERAND.findall(arguments[:close])),
         # The argument of a constant or a parameter is its value or number.
         arguments if match.group(1) in ("constant", "parameter") else arguments[close:],
@@ -140,10 +141,10 @@ def _end_of_type(text: str) -> int:
     """Returns where the type at the start of a text ends."""
     if not text.startswith("("):
         return text.find(" ")
-    return _closing(text[1:]) + 2
+    return _closing_index(text[1:]) + 2
 
 
-def _closing(text: str) -> int:
+def _closing_index(text: str) -> int:
     """Returns the index of the parenthesis that closes the one just before the text."""
     depth = 1
     for index, character in enumerate(text):
@@ -153,9 +154,10 @@ def _closing(text: str) -> int:
     return len(text)
 
 
-def _shapes(text: str) -> Iterator[Shape]:
+def _parse_shapes(text: str) -> Iterator[Shape]:
     for dtype, sizes, layout in SHAPE.findall(text):
-        yield Shape(dtype, tuple(int(n) for n in sizes.split(",") if n), "S(1)" in layout)
+        is_on_chip = "S(1)" in layout  # memory space 1
+        yield Shape(dtype, tuple(int(n) for n in sizes.split(",") if n), is_on_chip)
 
 
 # Memory traffic -----------------------------------------------------------------------------------
@@ -164,33 +166,36 @@ def _shapes(text: str) -> Iterator[Shape]:
 def traffic(program: Program) -> float:
     """Returns the bytes that a device reads from and writes to its memory."""
     return sum(
-        times * _moved(program, program.computations[computation], instruction)
+        times * _moved_bytes(program, program.computations[computation], instruction)
         for computation, instruction, times in program.executed()
     )
 
 
-def _moved(program: Program, scope: dict[str, Instruction], instruction: Instruction) -> float:
+def _moved_bytes(
+    program: Program, scope: dict[str, Instruction], instruction: Instruction
+) -> float:
     """Returns the bytes that one instruction reads and writes."""
     opcode = instruction.opcode
     if opcode in FREE:
         return 0
     operands = [scope[name] for name in instruction.operands if name in scope]
-    written = _in_memory(instruction)
+    written = _memory_bytes(instruction)
     # An asynchronous instruction reads at its start and writes when it is done.
     if opcode.endswith("-start"):
-        return sum(map(_in_memory, operands))
+        return sum(map(_memory_bytes, operands))
     if opcode.endswith("-done"):
         return written
     # Slices read and write the slice only, not the whole array.
     if opcode in ("dynamic-slice", "gather", "slice"):
         return 2 * written
     if opcode in ("dynamic-update-slice", "scatter"):
-        return 2 * sum(map(_in_memory, operands[1:2]))
+        return 2 * sum(map(_memory_bytes, operands[1:2]))
     if opcode != "fusion":
-        return written + sum(map(_in_memory, operands))
-    inside = program.computations.get((program.called(instruction) or [""])[0], {})
+        return written + sum(map(_memory_bytes, operands))
+    called = program.called(instruction)
+    inside = program.computations.get(called[0], {}) if called else {}
     read = sum(
-        min(_in_memory(operand), _read_of_parameter(inside, i))
+        min(_memory_bytes(operand), _parameter_bytes(inside, i))
         for i, operand in enumerate(operands)
     )
     updates = [
@@ -202,19 +207,20 @@ def _moved(program: Program, scope: dict[str, Instruction], instruction: Instruc
     return read + (min(written, sum(updates)) if updates else written)
 
 
-def _read_of_parameter(inside: dict[str, Instruction], number: int) -> float:
+def _parameter_bytes(inside: dict[str, Instruction], number: int) -> float:
     """Returns the bytes that a fusion reads of its parameter with this number."""
-    parameters = [i for i in inside.values() if i.opcode == "parameter"]
-    names = {i.name for i in parameters if i.attributes.startswith(f"{number})")}
-    uses = [i for i in inside.values() if names.intersection(i.operands)]
-    slices = [i for i in uses if i.opcode in ("dynamic-slice", "gather", "slice")]
-    updates = [i for i in uses if i.opcode == "dynamic-update-slice" and i.operands[0] in names]
+    parameters = [x for x in inside.values() if x.opcode == "parameter"]
+    names = {x.name for x in parameters if x.attributes.startswith(f"{number})")}
+    uses = [x for x in inside.values() if names.intersection(x.operands)]
+    slices = [x for x in uses if x.opcode in ("dynamic-slice", "gather", "slice")]
+    updates = [x for x in uses if x.opcode == "dynamic-update-slice" and x.operands[0] in names]
     if uses and len(slices) + len(updates) == len(uses):
-        return sum(i.bytes for i in slices)
-    return math.inf
+        return sum(x.bytes for x in slices)
+    return math.inf  # the whole parameter
 
 
-def _in_memory(instruction: Instruction) -> int:
+def _memory_bytes(instruction: Instruction) -> int:
+    """Returns the bytes of an instruction's results in device memory, without on-chip memory."""
     shapes = instruction.shapes
     if instruction.opcode == "custom-call":  # without the workspace of a library call
         shapes = shapes[:1] + tuple(shape for shape in shapes[1:] if shape.dtype != "s8")

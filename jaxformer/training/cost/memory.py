@@ -97,7 +97,9 @@ def state_bytes(setup: Setup) -> int:
     parts = setup.mesh.shape["members"]
     shapes = setup.state_shapes(parts)
     shardings = sharding.state_sharding(shapes, setup.tx, setup.mesh)
-    sizes = jax.tree.map(lambda x, s: _bytes(s.shard_shape(x.shape), x.dtype), shapes, shardings)
+    sizes = jax.tree.map(
+        lambda x, s: _array_bytes(s.shard_shape(x.shape), x.dtype), shapes, shardings
+    )
     return len(setup.population.members) // parts * sum(jax.tree.leaves(sizes))
 
 
@@ -203,9 +205,9 @@ def without_remat(setup: Setup) -> Setup:
 
 
 def _tree_bytes(tree: Any) -> int:
-    return sum(_bytes(x.shape, x.dtype) for x in jax.tree.leaves(tree))
+    return sum(_array_bytes(x.shape, x.dtype) for x in jax.tree.leaves(tree))
 
 
-def _bytes(shape: Sequence[int], dtype: Any) -> int:
+def _array_bytes(shape: Sequence[int], dtype: Any) -> int:
     # The dtype of a typed random key has no itemsize; a key has 8 bytes.
     return math.prod(shape) * getattr(dtype, "itemsize", 8)

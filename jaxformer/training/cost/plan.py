@@ -87,12 +87,12 @@ class Plan:
                 f"{devices - used} of {devices} devices are idle: they do not divide the batch, or "
                 "a size in config.devices is fixed"
             )
-        free = f" of {byte_size(self.capacity)}" if self.capacity else ""
+        of_capacity = f" of {byte_size(self.capacity)}" if self.capacity else ""
         if not self.fits:
-            lines.append(f"does not fit: a device needs {byte_size(self.peak)}{free}")
+            lines.append(f"does not fit: a device needs {byte_size(self.peak)}{of_capacity}")
         else:
             lines.append(
-                f"memory of a device: {byte_size(self.peak)}{free} at its peak "
+                f"memory of a device: {byte_size(self.peak)}{of_capacity} at its peak "
                 f"({byte_size(self.arguments)} arguments, {byte_size(self.temporary)} temporary)"
             )
         if not self.fits or self.peak > self.capacity / 2:

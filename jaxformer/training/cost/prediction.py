@@ -28,7 +28,7 @@ from jaxformer.training.loop import fit
 from jaxformer.training.session import CHECKPOINTS
 from jaxformer.training.setup import Phase
 
-ASSUMED_MATMUL_SHARE = 0.4  # of the rate of a large matrix product, for unmeasured steps
+ASSUMED_MATMUL_SHARE = 0.4  # speed of unmeasured steps, relative to a large matrix product
 MEASURE_SECONDS = 2.0  # time spent on timed steps
 IMPORTED_AT = time.perf_counter()
 
@@ -58,8 +58,8 @@ def print_prediction(
     print(f"members: {len(setup.population.members)} (seeds {seeds} x learning rates {rates})")
     predict = measured_prediction if is_measured else compiled_prediction
     prediction = predict(phases, settings)
-    share = f", {prediction.step_flops / mesh.size:.3g} a device" * (mesh.size > 1)
-    print(f"FLOPs a step: {prediction.step_flops:.3g} (matrix products of all members{share})")
+    of_device = f", {prediction.step_flops / mesh.size:.3g} a device" if mesh.size > 1 else ""
+    print(f"FLOPs a step: {prediction.step_flops:.3g} (matrix products of all members{of_device})")
     where = "of this process" if jax.local_devices()[0].platform == "cpu" else "on a device"
     print(f"memory: about {byte_size(int(prediction.memory))} {where} at its peak")
     how = "measured" if is_measured else "a guess; --measure runs a few steps"
@@ -80,7 +80,7 @@ def compiled_prediction(phases: Sequence[Phase], settings: TrainSettings) -> Pre
     step_flops, step = program_flops(traced.jaxpr.jaxpr), traced.lower().compile()
     evaluate = phases[-1].setup.evaluation()
     scored = evaluate.lower(state.trainable, state.frozen, heldout.validation).compile()
-    # A save imports the modules that a run imports at its end, which take memory.
+    # A save and a figure import the modules that a run imports at its end, which take memory.
     _checkpoint_seconds({"step": jnp.zeros(())}, 1)
     memory = max(program_bytes(step), program_bytes(scored)) + heldout_bytes(setup.data)
     if jax.local_devices()[0].platform == "cpu":
@@ -120,7 +120,7 @@ class _Timer(Callback):
 def measured_prediction(phases: Sequence[Phase], settings: TrainSettings) -> Prediction:
     """Returns the prediction from running and timing the parts of a run.
 
-    They are a few steps, a validation, a test, a checkpoint and a figure.
+    The parts are a few steps, a validation, a test, a checkpoint and a figure.
     """
     setup, last, timer = phases[0].setup, phases[-1].setup, _Timer()
     heldout = last.data.heldout()
@@ -148,7 +148,10 @@ def measured_prediction(phases: Sequence[Phase], settings: TrainSettings) -> Pre
 
 
 def _checkpoint_seconds(state: Any, members: int) -> float:
-    """Returns the seconds of the second of two saves to a temporary folder; draws a figure too."""
+    """Returns the seconds of the second of two saves to a temporary folder.
+
+    It also draws a figure, because a run does so at its end, and drawing takes memory.
+    """
     with tempfile.TemporaryDirectory() as folder, Checkpoints(folder) as checkpoints:
         for step in (1, 2):
             began = time.perf_counter()

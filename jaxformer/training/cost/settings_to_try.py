@@ -49,8 +49,8 @@ def _candidates(setup: Setup) -> dict[str, Setup | None]:
     return {
         f"devices.fsdp={_batch_devices(setup)}": _with_fsdp(setup),
         "model.remat=True": _with_remat(setup),
-        f"train.loss_chunk={CHUNK}": _with_chunks(setup),
-        f"train.accumulate={PARTS * setup.accumulate}": _with_parts(setup),
+        f"train.loss_chunk={CHUNK}": _with_loss_chunk(setup),
+        f"train.accumulate={PARTS * setup.accumulate}": _with_accumulate(setup),
     }
 
 
@@ -80,7 +80,7 @@ def _with_remat(setup: Setup) -> Setup | None:
     return setup._replace(model=setup.model.clone(spec=replace(spec, remat=True)))
 
 
-def _with_chunks(setup: Setup) -> Setup | None:
+def _with_loss_chunk(setup: Setup) -> Setup | None:
     task, positions = setup.task, setup.data.batch_size * setup.task.n_scored
     if setup.loss_chunk or positions <= CHUNK or task.answers < CHUNK:
         return None
@@ -91,7 +91,7 @@ def _with_chunks(setup: Setup) -> Setup | None:
     return setup._replace(loss_chunk=CHUNK)
 
 
-def _with_parts(setup: Setup) -> Setup | None:
+def _with_accumulate(setup: Setup) -> Setup | None:
     parts = PARTS * setup.accumulate
     if setup.data.batch_size % (_batch_devices(setup) * parts):
         return None

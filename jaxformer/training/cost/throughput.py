@@ -9,7 +9,8 @@ also the entry `timing` of its result.json. Every result.json has the numbers of
         "samples_per_second": examples of all members per second
         "model_flops":        FLOPs of a step's matrix products, without recomputation
         "flops_per_second":   model_flops times the steps per second
-        "share_of_matmul":    relative to one large matrix product on each of the devices
+        "share_of_matmul":    flops_per_second divided by that of a large matrix product on each
+                              of the devices
         "waiting_share":      fraction of the time in which the device waited for data
     }}
     "performance": {"tokens_per_second", "step_seconds", "share_of_matmul", "model_flops",
