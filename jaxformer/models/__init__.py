@@ -1,4 +1,4 @@
-"""Networks as `init` and `apply` over a dict of paths, and published networks in the same form.
+"""Networks as functions `init` and `apply` over a dict of paths, published networks included.
 
 Shape letters, the suffixes of array names such as `x_BxTxN`:
 

@@ -74,7 +74,7 @@ def attention_scores(
     Args:
       q_BxTxHxD: the queries.
       k_BxSxHxD: the keys.
-      accumulate: the dtype of the scores; by default that of the queries.
+      accumulate: the dtype of the scores; by default the dtype of the queries.
       scale: by default 1/sqrt(D).
     """
     factor = q_BxTxHxD.shape[-1] ** -0.5 if scale is None else scale

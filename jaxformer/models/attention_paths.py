@@ -127,7 +127,7 @@ class AttentionPaths(nn.Module):
         Args:
           tokens_BxTxn: the tokens, real vectors of dimension n.
           positions: must be None; the model returns one number for each sequence.
-          maps: Omega^(l) of each layer, (B, H_l, S, T), in place of those of queries and keys.
+          maps: Omega^(l) of each layer, (B, H_l, S, T); None computes them by queries and keys.
           kept: 0/1 arrays (H_l,) of the heads to keep; a layer's sum is scaled by #kept^(-1/2).
         """
         if positions is not None:

@@ -13,12 +13,12 @@ has other skip and depth scalings, and multiplies each linear map by sqrt(base /
 Paths: embed/embedding, positions/embedding, block_i/{attn_norm,mlp_norm}/scale,
 block_i/attn/{query,key,value,out}/kernel, block_i/attn/mix, block_i/mlp/{gate,in,out}/kernel (the
 paper's Wg, Wu, Wd), final_norm/scale, unembed/kernel. use_bias adds a "bias" to a block's kernels.
-Activations: those of `activation_points`.
+`activation_points` lists the activations.
 
-With mutable=["cache"] the tokens continue those of the previous call (models/cache.py).
+With mutable=["cache"] the tokens continue the tokens of the previous call (models/cache.py).
 
-scan=True compiles one body for all blocks but the last (`scanned`): deep networks compile faster,
-with the same addresses, captures and numbers.
+scan=True compiles one body for all blocks but the last (`scanned`), so that deep networks compile
+faster. Addresses, captures and results do not change.
 """
 
 import flax.linen as nn

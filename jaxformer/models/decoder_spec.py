@@ -51,7 +51,7 @@ class DecoderSpec:
     depth_alpha: float = 0.0  # the exponent in b; 0: b does not depend on the depth
     base_layers: int = 1  # the depth at which b is branch_scale
     base_width: float = 0.0  # multiply linear maps by sqrt(base_width / inputs); 0: by 1
-    base_mlp_width: float = 0.0  # the same for Wd, whose inputs are mlp_width
+    base_mlp_width: float = 0.0  # replaces base_width in Wd, which has mlp_width inputs
     use_norm: bool = True  # RMSNorm before each branch and the unembedding
     use_mlp: bool = True  # otherwise blocks have attention only
     pad: int = -1  # the padding token, to which nothing attends; -1: no padding

@@ -4,7 +4,7 @@
 
 Paths: embed, positions, block_{i}/attn/{query,key,value}, block_{i}/mlp/{in,out}, unembed. Only the
 MLP has biases, as in the paper's equations. sigma_v2 and sigma_w2 are N times the initial variance
-of weights, sigma_b2 is the initial variance of biases. Activations: those of `activation_points`;
+of weights, sigma_b2 is the initial variance of biases. `activation_points` lists the activations;
 block_i/output is another address of block_i/states.
 """
 

@@ -15,6 +15,7 @@ from jaxformer.models import attention
 from jaxformer.models.activation_points import tap
 
 FAN_IN = "fan_in"
+# {name of a projection: name of its activation}
 PLURALS = {"query": "queries", "key": "keys", "value": "values"}
 DENSE = "dense"  # the checkpoint name of linear maps' outputs (decoder_spec.py, REMAT_POLICIES)
 MATRIX_PRODUCT = (((1,), (0,)), ((), ()))  # dimension numbers of lax.dot_general
@@ -156,7 +157,7 @@ def softmax_attention(
       q_BxTxHxD: the queries.
       k_BxSxGxD, v_BxSxGxD: the keys and values; H/G heads share each.
       mask: booleans that broadcast against (B, H, T, S), true where a query sees a key.
-      accumulate: the dtype of the scores; by default that of the queries.
+      accumulate: the dtype of the scores; by default the dtype of the queries.
       scale: the factor of q.k; by default 1/sqrt(D).
       adjust: a function of the scores before the mask, such as a soft cap.
     """
@@ -238,7 +239,8 @@ class Norm(nn.Module):
       gain_offset: a constant of the gain; 1 where `scale` is stored as a difference from 1.
       dtype: the dtype of y; None is the default float type of JAX.
       param_dtype: the dtype of the parameters; None is the default float type of JAX.
-      statistics_dtype: the dtype of all sums and products; by default that of `scale`.
+      statistics_dtype: the dtype of all sums and products; by default the dtype of `scale`, or of x
+        without gain.
     """
 
     eps: float = 1e-6

@@ -11,8 +11,8 @@ are divided by sqrt(d) (`factored_values`, `scale_scores`). E, p and U are param
 
 Paths: embed/embedding, positions/embedding, block_i/attn/{query,key,value,out}/kernel (query if
 `factored_keys`, out if `factored_values`), block_i/mlp/{in,out}/kernel (out for "mlp" only),
-unembed/kernel. Activations: those of `activation_points`. The activation "queries" is q^T Wk, where
-q = Wq x or x, and "keys" is x (with rotary positions: the rotated q and Wk x).
+unembed/kernel. `activation_points` lists the activations. The activation "queries" is q^T Wk, where
+q = Wq x or x, and "keys" is x. With rotary positions they are the rotated q and Wk x.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class RecallSpec:
     factored_keys: bool = False  # W_QK = Wq^T Wk, else W_Q = 1
     scale_scores: bool = True  # divide scores by sqrt(d)
     positions: str = "random"  # p_t: random | sin_cos | rotary (turns queries and keys) | none
-    embed_std: float = 1.0  # of the entries of E; 1/sqrt(d) is the authors' `sqrtd_embeddings`
+    embed_std: float = 1.0  # std of E's entries; 1/sqrt(d) is the authors' `sqrtd_embeddings`
     tie_output: bool = False  # U = E/sqrt(d), and the logits are divided by sqrt(d) again
     parallel: bool = False  # F reads x instead of x + attention
     causal: bool = True  # a token attends to itself and earlier tokens only, s <= t

@@ -10,8 +10,8 @@ instead of it, N(SA(X)).
 `encoder` stacks the post-norm form, and theory.signal measures its predictions in these blocks.
 Inputs and outputs are vectors (B, T, N).
 
-Paths: attn/{query,key,value,out}, mlp/{gate,in,out}; norms have no gains. Activations: those of
-`activation_points`, without block_i/; `output` is another address of `states`.
+Paths: attn/{query,key,value,out}, mlp/{gate,in,out}; norms have no gains. `activation_points` lists
+the activations, here without block_i/; `output` is another address of `states`.
 """
 
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class BlockSpec:
     alpha_mlp: float | jax.Array  # m, the factor of the residual of the MLP
     activation: str
     std_o: float | None = None  # None: no projection after attention
-    std_bias: float | jax.Array | None = None  # of both biases of the MLP; None: no biases
+    std_bias: float | jax.Array | None = None  # of the two biases of the MLP; None: no biases
     score_scale: float | None = None  # None: 1/sqrt(head_width)
     pre_norm: bool = False
     input_norm: bool = True  # branches of a pre-norm block normalise their input

@@ -151,7 +151,7 @@ class ModularAddition(OneAnswer):
         return Batch(jnp.stack([a, b]), targets, jnp.array([0.0, 1.0]))
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        # Over all pairs every sum is equally frequent, so that 0 is a best constant.
+        # Over all pairs every sum is equally frequent, so that no constant is better than 0.
         zeros = np.asarray(batch.targets)[:, -1] == 0
         return {
             "best_constant": float(zeros.mean()),

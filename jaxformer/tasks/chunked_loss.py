@@ -143,10 +143,7 @@ def _takes_head(model: Any) -> bool:
 
 
 def _extra_head_step(spec: Any) -> str:
-    """Returns the first step besides the unembedding after the last states, or "".
-
-    `spec` is that of a published model.
-    """
+    """Returns the first step besides the unembedding after a published model's states, or ""."""
     extras = {
         "logit_cap": "a cap of the logits",
         "unembed_bias": "a bias of the logits",

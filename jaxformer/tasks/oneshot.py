@@ -136,7 +136,7 @@ class OneShot(OneAnswer):
     def nearest_pixels(self, batch: Batch) -> float:
         """Returns the accuracy of answering with the label of the shown image nearer to the query.
 
-        Distances are those of the normalised patches, without positions and label embeddings.
+        Distances are computed between normalised patches, without positions and label embeddings.
         """
         rng = np.random.default_rng(self.label_seed)
         embedding_3xn = rng.standard_normal((SHOWN_IMAGES + 1, self.dimension))

@@ -97,7 +97,7 @@ class Retrieval(OneAnswer):
         values_BxM = np.asarray(self._context_values(batch.inputs))
         answers_B = (np.asarray(batch.targets) * np.asarray(batch.weights > 0)).sum(-1)
         hits_B = (values_BxM == answers_B[:, None]).sum(-1)
-        n_values = self.vocab // 2 - 1  # equally frequent, so that every constant is a best one
+        n_values = self.vocab // 2 - 1  # equally frequent, so that no constant is better than 1
         return {
             "in_context_guess": float((hits_B / (values_BxM > 0).sum(-1)).mean()),
             "best_constant": float((answers_B == 1).mean()),

@@ -50,7 +50,7 @@ class Source:
     def heldout(self) -> HeldOut:
         """Returns the test set and the validation set, which have no example in common.
 
-        For enumerated tasks without a held-out part both contain all examples.
+        For enumerated tasks without a held-out part each of the sets contains all examples.
         """
         heldout, is_filled = jax.jit(self._checked_heldout)()
         for name, part in SPLIT_PARTS.items():

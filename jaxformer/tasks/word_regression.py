@@ -41,8 +41,8 @@ def fit(
     """Fits the regression to the training documents; validation chooses the penalty.
 
     Args:
-        train: (texts, classes of shape (B,)).
-        validation: the same of the validation documents.
+        train: (texts, classes of shape (B,)) of the training documents.
+        validation: (texts, classes) of the validation documents.
         n_classes: C.
     """
     counts = Counter(word for text in train[0] for word in {*_words(text)})

@@ -19,8 +19,8 @@ class Mean(NamedTuple):
 def weighted_mean(value, weight) -> Mean:
     """Returns the mean sum(w v) / sum(w) of values v with weights w, and its standard error.
 
-    The error is that of a ratio, sqrt(n / (n - 1) sum(w^2 (v - mean)^2)) / sum(w), where n counts
-    the positive weights.
+    The standard error of this ratio is sqrt(n / (n - 1) sum(w^2 (v - mean)^2)) / sum(w), where n
+    counts the positive weights.
     """
     value, weight = np.asarray(value, np.float64), np.asarray(weight, np.float64)
     n, total = int((weight > 0).sum()), weight.sum()

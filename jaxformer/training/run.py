@@ -79,7 +79,7 @@ def train_phases(
         the last phase are scored.
       settings: length and intervals of the run.
       workdir: the folder of the run. Without a path nothing is saved.
-      callbacks: called before those of the session (`jaxformer.training.callbacks`).
+      callbacks: called before the session's callbacks (`jaxformer.training.callbacks`).
       announce: called with the setup of the first phase and of each phase with other rules.
       progress: show a progress line.
     """

@@ -41,7 +41,7 @@ class Session(Callback):
     and ends training after a signal.
     """
 
-    setup: Setup  # that of the current phase
+    setup: Setup  # of the current phase
     settings: TrainSettings
     workdir: Workdir
     checkpoints: Checkpoints | None
@@ -204,7 +204,7 @@ class Session(Callback):
         return means_of_members(scores, self.setup.task.means_of_batches, mask_MxB)
 
     def test_scores(self, state: TrainState) -> list[dict[str, Mean]]:
-        """Returns each member's test scores, those of unseen examples and those of each group."""
+        """Returns each member's test scores: over all, over unseen, and over a group's examples."""
         setup, test = self.setup, self.heldout.test
         scores = self.evaluate(state.trainable, state.frozen, test)
         means, keys = self._means(scores), setup.population.data_keys()

@@ -52,7 +52,7 @@ class Setup(NamedTuple):
     member_loop: str  # "map" computes members one after the other, "vmap" side by side
     mesh: Mesh
     apply_with_probes: Any = None  # returns logits and numbers that are logged at every step
-    loss_chunk: int = 0  # positions whose logits are in memory at once; 0: all
+    loss_chunk: int = 0  # positions whose logits are in memory at a time; 0: all
     accumulate: int = 1  # parts of a batch, computed one after the other
 
     def init(self, key: jax.Array) -> Any:
@@ -79,7 +79,7 @@ class Setup(NamedTuple):
         return create(self.init, self.partition, self.tx, self.population, self._shardings, params)
 
     def state_shapes(self, members: int | None = None) -> TrainState:
-        """Returns the shapes of `create()`, or those for another number of members."""
+        """Returns the shapes of `create()`, for `members` members if a number is given."""
         if members is None:
             members = len(self.population.members)
 

@@ -56,8 +56,8 @@ def create(
       population: seeds and learning rates of the members.
       shardings_of: maps the shapes of the state to shardings, so that each device computes only
         its part. None leaves the state on the default device.
-      params: the initial parameters of every member, in place of those of `init`. They are
-        arguments of the compiled function, because constants would need a second copy.
+      params: the initial parameters of every member; None draws them by `init`. They are arguments
+        of the compiled function, because constants would need a second copy.
     """
 
     def create_member(key, learning_rate, given):
@@ -114,12 +114,12 @@ def make_step(
         the same program: less memory, and faster if one member fills the device.
       apply_with_probes: like `apply`, but also returns {name: number} of the same forward pass,
         which the step adds to its metrics.
-      accumulate: parts of a batch that are computed one after the other. The gradient is that of
-        the whole batch.
+      accumulate: parts of a batch that are computed one after the other. The gradient is the
+        gradient of the whole batch.
 
     Returns:
       A function that can be jitted. Batch and metrics have a leading axis of members; the metrics
-      are "loss", "gradient_norm" and those of the probes.
+      are "loss", "gradient_norm" and the numbers of the probes.
     """
     check_choice("mode of members", member_loop, MEMBER_MODES)
 

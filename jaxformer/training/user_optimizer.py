@@ -35,8 +35,8 @@ class UserOptimizer:
 
     transformation: optax.GradientTransformation
     is_complete: bool  # it has its own learning rate and sign
-    identity: str  # a resumed run must have the same
-    is_named: bool
+    identity: str  # a run resumes only with an optimizer of the same identity
+    is_named: bool  # whether the identity contains a name that the user gave
 
     multiplier = 1.0
 

@@ -61,8 +61,8 @@ def load_folder(
 
     Args:
       folder: a folder with config.json and safetensors, or a GGUF file.
-      dtype: the dtype of parameters and computation, by default float32; "stored" is that of the
-        safetensors. Tensors of a GGUF file are dequantised to float32.
+      dtype: the dtype of parameters and computation, by default float32; "stored" is the dtype of
+        the safetensors. Tensors of a GGUF file are dequantised to float32.
       place: a jax.sharding.Sharding for all parameters, or a function (path, shape) -> Sharding.
 
     Returns:

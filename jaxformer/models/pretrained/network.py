@@ -85,7 +85,7 @@ class Pretrained(nn.Module):
         S = seen_BxS.shape[1]
         if spec.learned_positions and max(T, S) > spec.length:
             raise UserError(f"the model has {spec.length} positions, got {max(T, S)} tokens.")
-        # In families with a padding token, padding reads the row before that of the first position.
+        # In families with a padding token, padding reads the row before the first token's row.
         rows_BxT = jnp.where(counted_BxT, position_BxT, -1) if spec.pad >= 0 else position_BxT
         h_BxTxN = self._embedded(tokens_BxT, rows_BxT, types_BxT)
         score_inputs = positions.SharedScoreInputs(spec, seen_BxS, start, position_BxT)

@@ -8,8 +8,8 @@ dynamic   beyond L tokens the base grows with the number of tokens n of the long
           base (factor n / L - (factor - 1))^(D/(D-2))
 llama3    fast pairs stay, slow pairs rotate `factor` times slower, with a ramp in between:
           f_k' = (1 - s) f_k / factor + s f_k,   s = clip((L f_k / 2 pi - low)/(high - low), 0, 1)
-yarn      the same with a ramp in k between the pairs that make `high` and `low` turns in L tokens;
-          cos and sin are multiplied by `scale`
+yarn      llama3 with another s: a ramp in k between the pairs that make `high` and `low` turns in L
+          tokens; cos and sin are multiplied by `scale`
 longrope  f_k / short_k up to L tokens, f_k / long_k beyond; cos and sin are multiplied by `scale`.
           The longest sequence of a batch decides for the whole batch, as in transformers.
 """

@@ -41,7 +41,9 @@ class PretrainedSpec:
     head_width: int
     mlp_width: int
     norm: str = "layer"
-    norm_at: str = "input"  # "input", "output" or "both" ends of a branch; "sum": after adding it
+    # The place of norms: the "input", "output" or "both" ends of a branch, or its "sum" with the
+    # residual stream.
+    norm_at: str = "input"
     norm_params: bool = True  # whether norms have a gain, and a bias in LayerNorm
     gain_offset: float = 0.0  # norms multiply by offset + gain
     final_norm: bool = True
@@ -60,7 +62,7 @@ class PretrainedSpec:
     embed_norm: bool = False
     types: int = 0  # number of segment embeddings, as in BERT's sentence pairs; 0: none
     learned_positions: bool = False
-    position_offset: int = 0  # rows of the table of positions before that of the first token
+    position_offset: int = 0  # the row of the first token in the table of positions
     pad: int = -1  # the padding token, which does not count as a position; -1: none
     rotary: Rotary | None = None
     local_rotary: Rotary | None = None  # of blocks with a window; None: as `rotary`
@@ -71,7 +73,7 @@ class PretrainedSpec:
     score_scale: float = 0.0  # the factor of q.k; 0: 1/sqrt(head_width)
     scale_by_layer: bool = False  # block i divides its scores by i + 1
     score_cap: float = 0.0  # scores become cap tanh(scores / cap); 0: unchanged
-    logit_cap: float = 0.0  # the same for logits
+    logit_cap: float = 0.0  # logits become cap tanh(logits / cap); 0: unchanged
     clip: float = 0.0  # limits queries, keys and values to [-clip, clip]; 0: unlimited
     qkv_bias: bool = False
     out_bias: bool = False  # of attention's output

@@ -1,8 +1,9 @@
 """The tensor names of published families on disk.
 
-`NAMES` has a row for each family, which maps our modules to names on disk: # is the number of a
-block, % that of a head. A kernel, scale or embedding is the "weight" of its module on disk. Modules
-joined with "+" are one tensor on disk. A row may contain modules that a model of the family lacks.
+`NAMES` has a row for each family, which maps our modules to names on disk. In both names # stands
+for the number of a block and % for the number of a head. A kernel, scale or embedding is the
+"weight" of its module on disk. Modules joined with "+" are one tensor on disk. A row may contain
+modules that a model of the family lacks.
 """
 
 QKV = "block_#/attn/query+block_#/attn/key+block_#/attn/value"

@@ -62,7 +62,7 @@ def collectives(program: Program, mesh: Mesh, devices_per_host: int = 0) -> list
 
 
 def _with_fusions(program: Program) -> Iterator[tuple[str, Instruction, int]]:
-    """Yields executed instructions, and those inside fusions, where a TPU has some collectives."""
+    """Yields executed instructions and the insides of fusions, where a TPU has some collectives."""
     for scope, instruction, times in program.executed():
         yield scope, instruction, times
         if instruction.opcode == "fusion":

@@ -145,7 +145,7 @@ def _end_of_type(text: str) -> int:
 
 
 def _closing_index(text: str) -> int:
-    """Returns the index of the parenthesis that closes the one just before the text."""
+    """Returns the index of the ")" that closes a "(" just before the text."""
     depth = 1
     for index, character in enumerate(text):
         depth += (character == "(") - (character == ")")

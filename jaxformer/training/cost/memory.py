@@ -22,8 +22,8 @@ from jaxformer.tasks.task import Batch
 from jaxformer.training.setup import Phase, Setup
 from jaxformer.training.step import task_scores, token_weighted
 
-# Copies of the state in memory at once: before and after a step. On a CPU a checkpoint is written
-# from two more copies (measured with 300 and 900 members: 3.4 times the state).
+# Copies of the state in memory at a time: one before and one after a step. On a CPU a checkpoint is
+# written from two more copies (measured with 300 and 900 members: 3.4 times the state).
 STATE_COPIES = {"cpu": 4}
 DEFAULT_STATE_COPIES = 2
 CONTROL_GROUP = Path("/sys/fs/cgroup")  # in a container, the group of the container
@@ -138,10 +138,10 @@ def _stored_bytes(setup: Setup) -> int:
 
 
 def free_memory() -> int | None:
-    """Returns the free bytes of an accelerator; on a CPU those that this process may use.
+    """Returns the free bytes of an accelerator, or on a CPU the bytes that this process may use.
 
-    On a CPU they are the smaller of the machine's available memory and what the control group's
-    limit leaves. None if neither can be determined.
+    On a CPU this is the smaller of the machine's available memory and what the control group's
+    limit leaves. Returns None if neither can be determined.
     """
     stats = jax.local_devices()[0].memory_stats()
     if stats and "bytes_limit" in stats:

@@ -14,7 +14,7 @@ from jaxformer.training.cost.targets import parse_target
 class Plan:
     """The memory, operations, communication and shortest time of a step on a target.
 
-    Bytes and seconds are those of one device. FLOPs are those of the whole step.
+    Bytes and seconds count one device, FLOPs all devices.
     """
 
     target: str

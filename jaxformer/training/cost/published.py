@@ -22,7 +22,7 @@ class TokenTask(Task):
     """A stand-in for text of a given length, for plans without data. All its tokens are 0."""
 
     length: int = 0  # tokens of an example
-    vocab_size: int = 0  # 0: that of the published model
+    vocab_size: int = 0  # 0: the vocabulary of the published model
 
     @property
     def n_scored(self) -> int:

@@ -18,7 +18,7 @@ from jaxformer.training.cost.collectives import Collective
 from jaxformer.training.cost.flops import best_seconds, matmul_rate
 from jaxformer.training.cost.memory import free_memory
 
-STREAM_ELEMENTS = 2**24  # float32 arrays of 64 MiB, larger than the caches
+STREAM_ELEMENTS = 2**24  # arrays of 64 MiB in float32, larger than most caches
 
 
 def seconds(

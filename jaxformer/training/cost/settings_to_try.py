@@ -17,7 +17,7 @@ from jaxformer.training.cost.memory import (
 from jaxformer.training.setup import Setup
 
 CHUNK = 4096  # the value of train.loss_chunk to try
-PARTS = 4  # the factor of train.accumulate to try
+PARTS = 4  # train.accumulate is tried at this multiple of its value
 
 
 class Option(NamedTuple):
