@@ -53,7 +53,7 @@ class Session(Callback):
         self.evaluate = self.setup.evaluation()
         self.heldout = jax.device_get(self.setup.data.heldout())
         self.validations = [row for row in self.workdir.rows() if "validation" in row]
-        self.window: list[dict[str, np.ndarray]] = []  # metrics since the last row
+        self.unwritten: list[dict[str, np.ndarray]] = []  # metrics of the steps since the last row
         self.saved_at = time.monotonic()
         self.signal = 0  # the signal that ended training
         self.saved_step: int | None = None  # step of the last checkpoint, once the run has ended
@@ -83,7 +83,7 @@ class Session(Callback):
         """Shows progress, saves when due, and returns whether training must stop."""
         signal_number = largest(self.interrupt.signal)  # a signal to one process stops all
         # A stop waits for the end of a row, because a checkpoint cannot store a part of one.
-        stop = bool(signal_number) and not self.window
+        stop = bool(signal_number) and not self.unwritten
         self.signal = signal_number if stop else 0
         is_due = bool(agree(int(time.monotonic() - self.saved_at > SAVE_SECONDS)))
         if stop or is_due or self.is_finished(step):
@@ -97,13 +97,15 @@ class Session(Callback):
         """Writes a row every `log_every` steps: the means since the row before."""
         rows = []
         for i in range(len(metrics["loss"])):
-            self.window.append({name: values[i] for name, values in metrics.items()})
+            self.unwritten.append({name: values[i] for name, values in metrics.items()})
             step = first_step + i + 1
             if step % self.settings.log_every == 0 or step == self.settings.steps:
-                names = self.window[0]
-                means = {n: np.mean([w[n] for w in self.window], axis=0) for n in names}
+                means = {
+                    name: np.mean([of_step[name] for of_step in self.unwritten], axis=0)
+                    for name in self.unwritten[0]
+                }
                 rows.append({"step": step, **means})
-                self.window = []
+                self.unwritten = []
         self.workdir.append(rows)
         self.loss = float(np.fmin.reduce(metrics["loss"][-1]))  # nan only if all members diverged
 
@@ -122,7 +124,7 @@ class Session(Callback):
     def save(self, state: TrainState, step: int) -> None:
         """Saves a checkpoint, unless the step lies between two rows or all members diverged."""
         # A checkpoint cannot store the metrics since the last row. After the target no rows follow.
-        is_between_rows = self.window and not self.is_finished(step)
+        is_between_rows = self.unwritten and not self.is_finished(step)
         if self.checkpoints and not is_between_rows and not _all_diverged(state):
             metadata = {
                 "rules": self.setup.partition.rules,
@@ -310,7 +312,7 @@ def _all_diverged(state: TrainState) -> bool:
 
 
 def _goodness(row: Mapping[str, Any], name: str) -> list[float]:
-    """Returns the score of each member that chooses the rate; a loss is negated."""
+    """Returns each member's score `name`, which chooses the rate; a loss is negated."""
     sign = -1 if name == "loss" else 1
     return _replace_null([v if v is None else sign * v for v in row["validation"][name]])
 

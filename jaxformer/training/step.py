@@ -126,8 +126,10 @@ def make_step(
     def scores_of(trainable, frozen, batch):
         params = Partition.merge(trainable, frozen)
         positions_BxK, gathered = scored_positions(batch, task.n_scored)
-        inputs = (params, batch.inputs, positions_BxK)
-        logits, probes = apply_with_probes(*inputs) if apply_with_probes else (apply(*inputs), {})
+        if apply_with_probes:
+            logits, probes = apply_with_probes(params, batch.inputs, positions_BxK)
+        else:
+            logits, probes = apply(params, batch.inputs, positions_BxK), {}
         check_logits(logits, gathered.targets.shape, task.answers)
         return task.metrics(logits, gathered)["loss"], probes
 

@@ -37,7 +37,9 @@ from jaxformer.models.pretrained import positions
 from jaxformer.models.pretrained.network_layers import Bias, HeadNorms, capped, dense, norm
 from jaxformer.models.pretrained.spec import PretrainedSpec
 
-Cache = dict[str, Any]  # {"seen": (B, S) booleans, "length": number, "block_0": {"keys", "values"}}
+# {"seen": (B, S) booleans, true at real tokens; "length": the number of used slots;
+#  "block_i": {"keys": (B, S, G, D), "values": (B, S, G, D)}}
+Cache = dict[str, Any]
 
 
 class Pretrained(nn.Module):
@@ -77,6 +79,7 @@ class Pretrained(nn.Module):
             cache = stored.value
         start = 0 if cache is None else cache["length"]
         n_before_B = jnp.zeros(n_batch, int) if cache is None else cache["seen"].sum(1)
+        # The tokens that count as positions.
         counted_BxT = real_BxT if spec.pad < 0 else real_BxT & (tokens_BxT != spec.pad)
         position_BxT = jnp.maximum(jnp.cumsum(counted_BxT, 1) + n_before_B[:, None] - 1, 0)
         seen_BxS = real_BxT

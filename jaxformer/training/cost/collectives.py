@@ -38,15 +38,15 @@ def collectives(program: Program, mesh: Mesh, devices_per_host: int = 0) -> list
     """
     # {(kind, axes, crosses_hosts): [count, array_bytes, sent_bytes]}
     totals: dict[tuple[str, tuple[str, ...], bool], list[int]] = {}
-    for scope, instruction, times in _with_fusions(program):
-        kind = _kind(instruction, scope)
+    for computation, instruction, times in _with_fusions(program):
+        kind = _kind(instruction, computation)
         if kind is None:
             continue
         group = _first_group(instruction, mesh.size)
         if len(group) < 2:
             continue
-        operands = program.computations[scope]
-        size = sum(operands[name].bytes for name in instruction.operands if name in operands)
+        defined = program.computations[computation]
+        size = sum(defined[name].bytes for name in instruction.operands if name in defined)
         array_bytes = size * len(group) if kind == "all-gather" else size
         hosts = {device // devices_per_host for device in group} if devices_per_host else {0}
         key = (kind, _axes(group, mesh), len(hosts) > 1)
@@ -63,20 +63,20 @@ def collectives(program: Program, mesh: Mesh, devices_per_host: int = 0) -> list
 
 def _with_fusions(program: Program) -> Iterator[tuple[str, Instruction, int]]:
     """Yields executed instructions and the insides of fusions, where a TPU has some collectives."""
-    for scope, instruction, times in program.executed():
-        yield scope, instruction, times
+    for computation, instruction, times in program.executed():
+        yield computation, instruction, times
         if instruction.opcode == "fusion":
             for name in program.called(instruction):
                 for inner in program.computations.get(name, {}).values():
                     yield name, inner, times
 
 
-def _kind(instruction: Instruction, scope: str) -> str | None:
+def _kind(instruction: Instruction, computation: str) -> str | None:
     """Returns the kind of exchange of an instruction, None if it is no exchange."""
     kind = instruction.opcode.removesuffix("-start")
     if kind not in KINDS:
         return None
-    is_scatter = kind == "all-reduce" and scope.startswith("all-reduce-scatter")
+    is_scatter = kind == "all-reduce" and computation.startswith("all-reduce-scatter")
     return "reduce-scatter" if is_scatter else kind
 
 
