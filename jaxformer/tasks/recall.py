@@ -60,7 +60,8 @@ class Recall(Task):
             )
         if self.scored == "last" and self.n_triggers > 1:
             raise UserError(
-                f"scored='last' needs a single trigger, which z_T becomes; got {self.n_triggers}."
+                "scored='last' sets z_T to the trigger, so it needs a single one; got "
+                f"{self.n_triggers} triggers."
             )
         if self.exclude_triggers and self.n_triggers >= self.n_symbols:
             raise UserError(
