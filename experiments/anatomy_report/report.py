@@ -56,7 +56,10 @@ class Report:
 
     @cached_property
     def effects(self) -> list[DecidedEffect]:
-        """The effects inside the trained network, corrected with the comparisons of training."""
+        """The effects in the trained network.
+
+        Their p-values are corrected together with those of the trained variants.
+        """
         if self.inside is None:
             return []
         p_values = [row.p for row in self.training.rows] if self.training else []
@@ -125,8 +128,8 @@ class Report:
     def to_csv(self, file: str | Path | None = None) -> str:
         """Returns the table as CSV, or the effects of a published model; `file` is also written."""
         rows = self.table or self.effect_table
-        heads = list(rows[0]) if rows else []
-        text = csv_text([heads, *([*row.values()] for row in rows)])
+        columns = list(rows[0]) if rows else []
+        text = csv_text([columns, *([*row.values()] for row in rows)])
         if file is not None:
             write_atomically(Path(file), text.encode())
         return text
@@ -167,7 +170,8 @@ class Report:
             "theory": list(self.theory),
             "costs": self.costs,
         }
-        write_json(folder / "anatomy.json", json.loads(json.dumps(record, default=str)))
+        plain = json.loads(json.dumps(record, default=str))  # other values become text
+        write_json(folder / "anatomy.json", plain)
         self.to_csv(folder / "anatomy.csv")
         self.to_html(folder / "anatomy.html")
         names = ["anatomy.html", "anatomy.json", "anatomy.csv"]

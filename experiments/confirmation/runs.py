@@ -23,7 +23,7 @@ from jaxformer.io.atomic_files import json_value, write_atomically
 from jaxformer.io.run_folder import Workdir, config_hash
 from jaxformer.training.metrics import over_seeds
 
-MOST_DRAWN = 1_000_000
+SEED_LIMIT = 1_000_000
 MAKE_AGAIN = "Remove it and run `jaxformer confirm run` again."
 
 
@@ -37,7 +37,7 @@ def drawn(plan_hash: str, kind: str, original: int, replica: int) -> int:
       replica: the number of the replica.
     """
     text = f"{plan_hash} {kind} {original} {replica}"
-    return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) % MOST_DRAWN
+    return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) % SEED_LIMIT
 
 
 def overrides_with_seeds(plan_hash: str, run: PlannedConfig) -> dict[str, str]:
@@ -100,7 +100,8 @@ def _checked(plan: Plan, name: str, file: Path) -> Record:
     run = plan.runs[name]
     planned = flags.load_with_overrides(run.config, overrides_with_seeds(plan.hash, run))
     planned_hash = config_hash(build.config_identity(flags.to_dict(planned)))
-    if {record.config_hash, config_hash(build.config_identity(record.config))} != {planned_hash}:
+    recorded_hash = config_hash(build.config_identity(record.config))
+    if record.config_hash != planned_hash or recorded_hash != planned_hash:
         raise UserError(
             f"{file} is not the run {name} of the plan {plan.name}: another config or other seeds. "
             f"{MAKE_AGAIN}"
@@ -115,6 +116,7 @@ def _checked(plan: Plan, name: str, file: Path) -> Record:
 
 def of_first_seeds(record: Record, seeds: int) -> Record:
     """Returns the record of the first seeds of a trained run, as if no others had been made."""
+    # Members at the chosen learning rate. Members without this mark, as in figures, all count.
     chosen = [m for m in record.members if m.get("chosen", True)]
     if len(chosen) <= seeds:
         return record

@@ -20,7 +20,7 @@ def sizes(row: Row) -> str:
             cell = row.item.cells[name]
             if OURS in row.item.flags:
                 return ours
-            # An override of the width belongs to our scale; the paper's width is in the config.
+            # Overrides of the width shrink our networks; the scale "paper" has the paper's width.
             overrides = {n: v for n, v in cell.overrides.items() if n != "model.width"}
             try:
                 paper = flags.load_with_overrides(config_string(cell, "paper"), overrides)
@@ -36,7 +36,8 @@ def network_size(config: Mapping[str, Any]) -> str:
     A figure of several models has the size of the first.
     """
     section = config.get("model") or config.get("figure") or {}
-    model = next(iter((section.get("models") or {"": section}).values()))
+    models = section.get("models") or {"": section}
+    model = next(iter(models.values()))
     width = model.get("width") or _range(model.get("widths") or ())
     layers = _range(section.get("depths") or ()) if "models" in section else ""
     parts = [width, layers or model.get("layers") or _list_length(model)]
@@ -50,6 +51,6 @@ def _range(values: Any) -> str:
 
 
 def _list_length(section: Mapping[str, Any]) -> int:
-    """Returns the number of layers of a model that lists a part of each layer."""
+    """Returns the number of layers of a model whose config lists one entry for each layer."""
     lists = (section.get(name) for name in ("feed_forward", "heads"))
     return next((len(parts) for parts in lists if isinstance(parts, list | tuple)), 0)

@@ -3,7 +3,7 @@
 from experiments.ledger.statistics import ABOVE, Number, difference
 from experiments.papers.sentences import Runs, baseline, longest, number
 
-MAX_DISTANCE = 0.05  # of the distributions of networks and equation
+MAX_DISTANCE = 0.05  # Kolmogorov-Smirnov, between the distributions of networks and equation
 MIN_SHARE = 0.9  # of the networks that lie on the predicted side of the border
 
 

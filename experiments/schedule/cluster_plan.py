@@ -20,7 +20,7 @@ JOB_SECONDS = 24 * 3600.0  # the longest job into which short runs are packed
 
 
 class PlannedJob(NamedTuple):
-    """A run on the smallest target that it fits."""
+    """A run on the target that costs the fewest device seconds."""
 
     job: Job
     target: str  # "" if no plan of the config is stored
@@ -59,7 +59,7 @@ def print_cluster_plan(jobs: Iterable[Job]) -> None:
     device_seconds = sum(parse_target(g.target).devices * g.seconds for g in packs)
     print(
         f"{len(packs)} jobs of at most {duration(JOB_SECONDS)}, {duration(device_seconds)} of "
-        f"devices in total, if steps reach {ASSUMED_MATMUL_SHARE:.0%} of the bound"
+        f"device time in total, if steps reach {ASSUMED_MATMUL_SHARE:.0%} of the plan's speed"
     )
 
 

@@ -90,17 +90,17 @@ def _table_row(row: Row) -> str:
     item = row.item
     also = _small(escape(item.also)) if item.also else ""
     name = f'<a href="#{tables.name_of(row)}">{escape(item.name)}</a>{also}'
-    ours = _our_numbers(row) + "; a stale record" * bool(row.stale)
-    decided = tables.rules_with_runs(row)
+    ours = _our_numbers(row) + ("; a stale record" if row.stale else "")
+    rule_counts = tables.rules_with_runs(row)
     flags = "".join(f"<br>{flag_chip(flag)}" for flag in row.flags)
-    verdict = verdict_chip(row.verdict) + (_small(decided) if decided else "") + flags
+    verdict = verdict_chip(row.verdict) + (_small(rule_counts) if rule_counts else "") + flags
     cells = "".join(f"<td>{cell}</td>" for cell in (name, escape(item.claim), ours, verdict))
     data = f'data-verdict="{row.verdict}" data-kind="{kind(item.name)}"'
     return f'<tr class="row" {data}>{cells}</tr>'
 
 
 def _our_numbers(row: Row) -> str:
-    """Returns the decisive rule with its numbers, or else the missing runs or data."""
+    """Returns the decisive rule with its numbers, or what the row needs or defines."""
     missing = len(tables.missing_commands(row))
     to_run = f"{missing} run{'s' * (missing > 1)} to make" if missing else ""
     judged = [(f.verdict, text) for f, text in finding_texts(row) if f.numbers]

@@ -20,8 +20,9 @@ def shard_activation(x: jax.Array, *axes: Axis) -> jax.Array:
     """Splits an activation along the batch, its first axis, on the mesh of the parameters.
 
     The compiler chooses the layout of every activation that has no constraint, and may split the
-    features of the whole batch. A constraint changes no value. In a vmap over examples the batch
-    has one row here and `spmd_axis_name` splits the mapped axis.
+    features of the whole batch. A constraint changes no value. Under
+    `map_examples` this function receives a batch of one row; the examples are split by the
+    `spmd_axis_name` of the vmap.
 
     Args:
         x: an activation that was computed from sharded parameters. Arrays on a single device are
@@ -84,7 +85,7 @@ def map_examples(function: Callable, examples: Any, batch_size: int, mesh: Mesh 
     The examples of a chunk are split over the batch axes of the mesh.
 
     Args:
-        function: a function of one example; its activations pass `shard_activation`.
+        function: a function of one example, which calls `shard_activation` on its activations.
         examples: a tree whose leading axis counts examples.
         batch_size: examples that all devices together compute at once.
         mesh: the device mesh; None: one device.
@@ -94,13 +95,13 @@ def map_examples(function: Callable, examples: Any, batch_size: int, mesh: Mesh 
         return jax.lax.map(function, examples, batch_size=batch_size)
     total = jax.tree.leaves(examples)[0].shape[0]
     chunks = -(-total // batch_size)
-    size = -(-total // (chunks * parts)) * parts  # of a chunk: a multiple of `parts`
+    chunk_size = -(-total // (chunks * parts)) * parts  # a multiple of `parts`
     chunk_sharding = NamedSharding(mesh, P(None, BATCH_AXES))
 
     def in_chunks(x):
-        x = jnp.pad(x, [(0, chunks * size - total)] + [(0, 0)] * (x.ndim - 1), mode="edge")
+        x = jnp.pad(x, [(0, chunks * chunk_size - total)] + [(0, 0)] * (x.ndim - 1), mode="edge")
         return jax.lax.with_sharding_constraint(
-            x.reshape(chunks, size, *x.shape[1:]), chunk_sharding
+            x.reshape(chunks, chunk_size, *x.shape[1:]), chunk_sharding
         )
 
     mapped = jax.vmap(function, spmd_axis_name=BATCH_AXES)

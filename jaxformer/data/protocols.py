@@ -26,10 +26,10 @@ class TextSource(NamedTuple):
 
 
 class Corpus(NamedTuple):
-    """A text as sources in reading order, the names of its documents' classes, and its files."""
+    """A text that can be prepared."""
 
-    sources: tuple[TextSource, ...]
-    labels: tuple[str, ...] = ()
+    sources: tuple[TextSource, ...]  # in reading order
+    labels: tuple[str, ...] = ()  # the names of the classes of its documents
     files: tuple[Path, ...] = ()
 
     @property
@@ -75,5 +75,6 @@ class Data(Protocol):
     def unseen(self, member_key: jax.Array, batch: "Batch", /) -> jax.Array | None:
         """Returns (B,) booleans: True for examples that the member does not train on.
 
-        Returns None if the training stream is endless or cannot contain these examples.
+        Returns None if all examples are unseen: the training stream is endless, so that held-out
+        examples can be left out of it, or it cannot contain them.
         """

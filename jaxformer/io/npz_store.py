@@ -34,7 +34,7 @@ def read(file: Path, number: int = -1) -> dict[str, np.ndarray]:
 
     Args:
         file: a file of `write`.
-        number: the number of the file in a sequence, which its array "place" must contain.
+        number: the file's number in a sequence, equal to its array "place"; -1: not checked.
     """
     try:
         arrays = load_verified(file)
@@ -57,7 +57,7 @@ def load_verified(file: Path) -> dict[str, np.ndarray]:
     try:
         arrays = load(file)
         expected = arrays.pop(CHECKSUM, None)
-        if expected is None:
+        if expected is None:  # damage may hide the checksum: then the number of arrays differs
             is_sound = len(arrays) == _count_in_directory(file)
         else:
             is_sound = str(expected) == _checksum(arrays)
@@ -90,7 +90,7 @@ def has_checksum(file: Path) -> bool:
 def _count_in_directory(file: Path) -> int:
     """Returns the number of arrays in the last record of a zip file.
 
-    A flipped bit in its directory can hide the arrays after a name, the checksum among them.
+    A flipped bit in the directory can hide the arrays after a name, also the checksum.
     """
     record = file.read_bytes()[-END_RECORD.size :]
     signature, *_, count, _, _, _ = END_RECORD.unpack(record)

@@ -4,8 +4,8 @@
     rules = (("block_(9|10|11)/mlp/.*", "train"), (".*", "frozen"))
     run = jaxformer.train(task, from_params(model, params), rules, steps=1000)
 
-All seeds start with these parameters and differ in their data. `run.params` belongs to `model`:
-it is captured, patched, cut and saved like the loaded parameters.
+All seeds start with these parameters and differ in their data. `run.params` are
+parameters of `model`: capture, patch, cut and save them as you would the loaded ones.
 """
 
 import functools
@@ -26,7 +26,7 @@ class LoadedSpec:
     """The fields of a config's model section with the name "loaded"."""
 
     source: str  # a published model; "" is a tiny random model of Llama's kind
-    vocab_size: int  # of the text, which the model must have
+    vocab_size: int  # tokens in the vocabulary of the text, and of the model
     length: int  # the longest sequence
 
 
@@ -70,9 +70,9 @@ def from_params(model: Any, params: Any) -> FromParams:
     return FromParams(model, params)
 
 
-def loaded(**numbers) -> Any:
+def loaded(**fields) -> Any:
     """Returns the model of a `LoadedSpec` with its parameters at step 0."""
-    spec = LoadedSpec(**numbers)
+    spec = LoadedSpec(**fields)
     return _load_published(spec) if spec.source else _tiny_llama(spec)
 
 
@@ -105,6 +105,15 @@ def _tiny_llama(spec: LoadedSpec) -> Any:
         family="llama",
         vocab_size=spec.vocab_size,
         length=spec.length,
-        **dict(width=16, layers=2, heads=2, kv_heads=1, head_width=8, mlp_width=32),
-        **dict(norm="rms", act="silu", gated=True, tied=True, rotary=Rotary(width=8)),
+        width=16,
+        layers=2,
+        heads=2,
+        kv_heads=1,
+        head_width=8,
+        mlp_width=32,
+        norm="rms",
+        act="silu",
+        gated=True,
+        tied=True,
+        rotary=Rotary(width=8),
     )

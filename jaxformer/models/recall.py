@@ -6,13 +6,19 @@
     logits_t = U x_t
 
 Two points follow the authors' code instead of the paper: W_V is the product Wo Wv, and the scores
-are divided by sqrt(d) (`factored_values`, `scale_scores`). E, p and U are parameters; the partition
-`(embed|unembed|positions)/.* frozen` keeps them fixed. The paper's d is the width N.
+are divided by sqrt(d) (`factored_values`, `scale_scores`). The width is d in formulas and N in
+suffixes of arrays. E, p and U are parameters; the partition `(embed|unembed|positions)/.* frozen`
+keeps them fixed. The paths of all parameters are
 
-Paths: embed/embedding, positions/embedding, block_i/attn/{query,key,value,out}/kernel (query if
-`factored_keys`, out if `factored_values`), block_i/mlp/{in,out}/kernel (out for "mlp" only),
-unembed/kernel. `activation_points` lists the activations. The activation "queries" is q^T Wk, where
-q = Wq x or x, and "keys" is x. With rotary positions they are the rotated q and Wk x.
+    embed/embedding, positions/embedding, unembed/kernel
+    block_i/attn/{key,value}/kernel
+    block_i/attn/query/kernel        if `factored_keys`
+    block_i/attn/out/kernel          if `factored_values`
+    block_i/mlp/in/kernel            if F is not 0
+    block_i/mlp/out/kernel           if F = W2 relu(W1 x)
+
+`activation_points` lists the activations. The activation "queries" is q^T Wk, where q = Wq x or x,
+and "keys" is x. With rotary positions they are the rotated q and Wk x.
 """
 
 from dataclasses import dataclass

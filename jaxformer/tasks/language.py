@@ -112,7 +112,7 @@ class NextToken(PreparedText):
 
     # The papers' log perplexity averages the mean losses of batches of this size; 0 omits it.
     batch_of: int = 0
-    vocab: int = 0  # tokens of the model if it has more than the tokenizer; 0: as many
+    vocab: int = 0  # the model's vocabulary size, if larger than the tokenizer's; 0: the same
 
     def __post_init__(self):
         super().__post_init__()
@@ -141,7 +141,7 @@ class NextToken(PreparedText):
         return Batch(tokens_BxR[:, :-1], tokens_BxR[:, 1:], scored)
 
     def metrics(self, logits_BxKxV, batch: Batch) -> dict[str, Scores]:
-        """Returns token scores and bits by byte of text, which compare across tokenizers."""
+        """Returns token scores, and bits per byte of text to compare tokenizers."""
         scores = token_metrics(logits_BxKxV, batch)
         loss, weight = scores["loss"]
         table = jnp.asarray(self.prepared.bytes_of_token, batch.weights.dtype)

@@ -1,7 +1,8 @@
 """Cosine of tokens through many blocks (arXiv 2505.24333): Figures 1d, e, 5 and C.3.
 
-Lines are theory.signal: `exact` at T tokens, and the paper's `limit`. Dots are random encoders with
-random directions as input. Error bars are standard deviations over networks, as in the paper.
+Lines are theory (theory.signal): `exact` for T tokens, `limit` for many tokens as in the paper.
+Dots are random encoders with random directions as input. Error bars are standard deviations over
+networks, as in the paper.
 Axes: S networks, L layers.
 """
 
@@ -37,6 +38,7 @@ def measure_depth(panels: tuple, strengths: Strengths, encoders: Encoders) -> Ou
             block, name = strengths.block(beta, alpha), f"beta_{beta:g}_alpha_{alpha:g}"
             cosine_SxL, third = encoders.cosines(block, layers), layers // 3
             lines = _lines(block, layers, encoders.length)
+            # {} becomes "measured", "exact" or "limit".
             outcome.curve(f"{{}}_{name}", cosine_SxL, **lines)
             for theory, line_L in lines.items():
                 error = jackknife(largest, cosine_SxL - line_L)
