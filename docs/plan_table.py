@@ -79,7 +79,7 @@ def table(plans: dict) -> str:
     rows = []
     for name, by_target in sorted(plans.items()):
         config = name.removeprefix("configs/").removesuffix(":scale=paper")
-        for fields in by_target.values():
+        for _, fields in sorted(by_target.items()):
             plan = Plan.from_json(fields)
             memory = f"{byte_size(plan.peak)} of {byte_size(plan.capacity)}"
             if not plan.fits:
