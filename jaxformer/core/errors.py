@@ -79,18 +79,22 @@ def check_choice(kind: str, name: str, choices: Iterable[str]) -> None:
         raise unknown(kind, name, choices)
 
 
-def check_types(dataclass: type, values: Mapping[str, Any]) -> None:
-    """Raises a UserError unless numbers, booleans and strings have the types of their fields.
+def check_type(name: str, value: Any, declared: Any) -> None:
+    """Raises a UserError if a number, a boolean or a string does not have the declared type.
 
     Args:
-        dataclass: declares the types. Those that FIELD_TYPES lacks are not checked.
-        values: the values of its fields by name.
+        name: the name of the value in the message.
+        value: the value. A boolean is no number, and a whole number is a valid float.
+        declared: the type. Those that FIELD_TYPES lacks are not checked.
     """
-    types = {field.name: field.type for field in fields(dataclass)}
-    for name, value in values.items():
-        expected, accepted = FIELD_TYPES.get(types[name], ("", object))
-        is_boolean = isinstance(value, bool) and accepted in (Integral, Real)
-        if is_boolean or not isinstance(value, accepted):
-            raise UserError(
-                f"{dataclass.__name__}.{name} must be {expected}, got {one_line(repr(value), 60)}."
-            )
+    expected, accepted = FIELD_TYPES.get(declared, ("", object))
+    is_boolean = isinstance(value, bool) and accepted in (Integral, Real)
+    if is_boolean or not isinstance(value, accepted):
+        raise UserError(f"{name} must be {expected}, got {one_line(repr(value), 60)}.")
+
+
+def check_types(dataclass: type, values: Mapping[str, Any]) -> None:
+    """Raises a UserError unless values have the types of the fields that they are named by."""
+    for field in fields(dataclass):
+        if field.name in values:
+            check_type(f"{dataclass.__name__}.{field.name}", values[field.name], field.type)

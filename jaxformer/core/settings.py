@@ -5,10 +5,9 @@ A field that equals its default here is no part of a config's identity (`build.c
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Any
 
-from jaxformer.core.errors import UserError, check_choice, check_range
+from jaxformer.core.errors import UserError, check_choice, check_range, check_type
 
 # Larger values are typing errors. They are refused before memory is allocated.
 MAX_SEED = 2**32 - 1
@@ -117,6 +116,4 @@ class TrainSettings:
 def _check_whole(section: str, settings: Any, names: Iterable[str]) -> None:
     """Raises a UserError unless these fields are whole numbers."""
     for name in names:
-        value = getattr(settings, name)
-        if not isinstance(value, Integral):
-            raise UserError(f"{section}.{name} must be a whole number, got {value!r}.")
+        check_type(f"{section}.{name}", getattr(settings, name), int)
