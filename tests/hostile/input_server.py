@@ -81,6 +81,7 @@ def prepare_child(file: str, max_bytes: int) -> None:
     sys.stderr = open(2, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_SECONDS, MAX_CPU_SECONDS))
     if max_bytes:
+        sys.dont_write_bytecode = True  # Python would leave a cut .pyc in the environment
         resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, max_bytes))
     warnings.simplefilter("default")  # as in a command, not as in a test
 

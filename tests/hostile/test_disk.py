@@ -21,6 +21,7 @@ IGNORED = shutil.ignore_patterns("__pycache__")
 # python -c WITH_ROOM BYTES SCRIPT
 WITH_ROOM = """
 import resource, runpy, sys
+sys.dont_write_bytecode = True  # Python would leave a cut .pyc in the environment
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
 sys.argv = sys.argv[2:]
 runpy.run_path(sys.argv[0], run_name="__main__")
