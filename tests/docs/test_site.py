@@ -63,7 +63,7 @@ def test_every_paper_has_a_page_and_a_results_page_on_the_site(site):
 def test_the_first_page_has_the_findings_and_leads_to_the_papers(site):
     made = site.complete("index", (ROOT / "docs/index.md").read_text())
     assert made.count("\n### ") == 5 and made.count("\n![") == 5
-    assert "](results/mixit.md#table-2-retrieval): **" in made and "](docs/" not in made
+    assert "](results/mixit.md#table-2-retrieval)): **" in made and "](docs/" not in made
     listed = {line for line in made.splitlines() if re.fullmatch(r"[\w/]+", line)}
     pages = {
         str(f.relative_to(ROOT / "docs").with_suffix("")) for f in (ROOT / "docs").rglob("*.md")
