@@ -44,7 +44,7 @@ For a model without a tokenizer, prompts and targets are token ids: --prompt "5 
 """
 
 try:
-    import experiments  # noqa: F401 (first: Ctrl-C during the other imports prints one line)
+    import experiments  # noqa: F401 (imported first: handles Ctrl-C during the other imports)
 except ModuleNotFoundError:
     import cli.activate  # noqa: F401 (exits with a line that names the right Python)
 

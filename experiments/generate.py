@@ -14,7 +14,8 @@
                      least this
   --seed=0           the seed of the draws
   --samples=1        the number of texts
-  --member=I         a member of the population (default: the first seed of the chosen rate)
+  --member=I         a member of the population (default: the first seed at the selected
+                     learning rate)
   --revision=NAME    the revision of a model on the hub
   --dtype=NAME       the dtype of a published model's parameters, such as bfloat16
 
@@ -23,7 +24,7 @@ ids: --prompt "5 17 2".
 """
 
 try:
-    import experiments  # noqa: F401 (first: Ctrl-C during the other imports prints one line)
+    import experiments  # noqa: F401 (imported first: handles Ctrl-C during the other imports)
 except ModuleNotFoundError:
     import cli.activate  # noqa: F401 (exits with a line that names the right Python)
 
@@ -75,7 +76,7 @@ def main(argv: Sequence[str]) -> int:
     check_range("--seed", arguments.seed, 0, MAX_SEED)
     processes.cache_compiled_programs()
     folder = loading.published(arguments.model, arguments.revision)
-    source = _run(arguments) if folder is None else _published(folder, arguments)
+    source = _source_of_run(arguments) if folder is None else _published(folder, arguments)
     remaining = source.model.spec.length - len(source.prompt)
     generated = generate(
         source.model,
@@ -122,7 +123,7 @@ def _published(folder: Any, arguments: Any) -> Source:
     return Source(model, params, prompt, tokenizer, tuple(tokenizer.ends))
 
 
-def _run(arguments: Any) -> Source:
+def _source_of_run(arguments: Any) -> Source:
     for name in ("revision", "dtype", "chat"):
         if getattr(arguments, name):
             raise UserError(

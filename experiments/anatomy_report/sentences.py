@@ -38,8 +38,8 @@ class Sentence(NamedTuple):
 def sentences(table: Table) -> list[Sentence]:
     """Returns a sentence for each decided comparison, the largest losses first.
 
-    A comparison that follows from another sentence is left out. A part that can go may also stay
-    random. If a whole branch may stay random, each part of the branch may stay random.
+    A comparison that follows from another sentence is left out: a part that can be removed can stay
+    random, and if a whole branch can stay random, each part of it can.
     """
     decided = [row for row in table.rows if row.outcome in TEMPLATES[row.cell.variant.method]]
     decided = [row for row in decided if not _is_implied(row, table)]
@@ -65,6 +65,7 @@ def _is_implied(row: Judged, table: Table) -> bool:
     part, method, layer = row.cell.variant[:3]
     if row.outcome != NO_WORSE or method == ONLY:
         return False
+    # The keys of all larger changes in `table.find`.
     larger = [(part, REMOVED, layer)] if method != REMOVED else []
     containing = [part] if layer is not None else []  # parts of all blocks
     if part in BRANCH_OF:
@@ -81,7 +82,7 @@ def _can_go(row: Judged, table: Table) -> bool:
 
 def sentence_subject(part: str, layer: int | None) -> str:
     """Returns the beginning of a sentence, such as "Queries and keys of block 1"."""
-    name = part.removeprefix("other ")
+    name = part.removeprefix("other ")  # "other NAME" is a module outside all parts
     if part not in PLURALS:
         name = f"the {name}" if part != "attention" else name
     place = "" if layer is None else f" of block {layer}"
@@ -92,6 +93,7 @@ def score_text(score: Number) -> str:
     """Returns a score with its standard error: an accuracy in percent, or a loss in nats."""
     if score.is_share:
         return f"{score.percent()} %"
+    # A loss is stored as minus the loss, so that the larger score is always the better one.
     positive = score._replace(mean=abs(score.mean))
     return f"{positive} nats" if score.mean <= 0 else str(score)
 

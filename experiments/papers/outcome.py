@@ -1,5 +1,6 @@
-"""Results of the recipe `solve`: the arrays of a figure and the numbers of its record.
+"""Results of a computed figure: its arrays, and the numbers of its record.
 
+Configs with `recipe = "solve"` compute a figure instead of training a network.
 A figure has two functions. `measure_x` computes an `Outcome`, `draw_x` draws its arrays.
 """
 

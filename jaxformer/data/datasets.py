@@ -108,6 +108,7 @@ def check_parts(corpus: Corpus, shares: tuple[float, float], pieces: Pieces) -> 
         return
     training = sum(source.bytes for source in corpus.sources if source.part == "train")
     # Missing parts are cut from the end of the training text, so earlier sources are not read.
+    # `first` becomes the last source that starts before the cut.
     first, preceding_bytes = 0, 0
     for index, source in enumerate(corpus.sources):
         if source.part == "train" and preceding_bytes <= (1 - sum(shares)) * training:

@@ -55,7 +55,7 @@ class Session(Callback):
         self.validations = [row for row in self.workdir.rows() if "validation" in row]
         self.unwritten: list[dict[str, np.ndarray]] = []  # metrics of the steps since the last row
         self.saved_at = time.monotonic()
-        self.signal = 0  # the signal that ended training
+        self.ending_signal = 0  # number of the Unix signal that ended training
         self.saved_step: int | None = None  # step of the last checkpoint, once the run has ended
         self.loss, self.note = math.nan, ""  # for the progress line
         self.speed = Throughput(self.setup, self.heldout.test.inputs.shape[1])
@@ -84,7 +84,7 @@ class Session(Callback):
         signal_number = largest(self.interrupt.signal)  # a signal to one process stops all
         # A stop waits for the end of a row, because a checkpoint cannot store a part of one.
         stop = bool(signal_number) and not self.unwritten
-        self.signal = signal_number if stop else 0
+        self.ending_signal = signal_number if stop else 0
         is_due = bool(agree(int(time.monotonic() - self.saved_at > SAVE_SECONDS)))
         if stop or is_due or self.is_finished(step):
             self.save(state, step)
@@ -123,7 +123,8 @@ class Session(Callback):
 
     def save(self, state: TrainState, step: int) -> None:
         """Saves a checkpoint, unless the step lies between two rows or all members diverged."""
-        # A checkpoint cannot store the metrics since the last row. After the target no rows follow.
+        # A checkpoint cannot store the metrics since the last row. A finished run loses none: it
+        # writes no more rows.
         is_between_rows = self.unwritten and not self.is_finished(step)
         if self.checkpoints and not is_between_rows and not _all_diverged(state):
             metadata = {
@@ -187,7 +188,7 @@ class Session(Callback):
             )
         if self.is_finished(step):
             return 0
-        if not self.signal:
+        if not self.ending_signal:
             print(f"a callback ended the run at step {step} of {self.settings.steps}.")
             return 1
         if folder:
@@ -196,7 +197,7 @@ class Session(Callback):
         else:
             steps = self.settings.steps
             print(f"stopped at step {step} of {steps}. Give a workdir to make a run resumable.")
-        return 128 + self.signal
+        return 128 + self.ending_signal
 
     def score(self, state: TrainState, batch: Batch) -> list[dict[str, Mean]]:
         """Returns, for each member, the mean of each score over a set of examples."""
@@ -284,8 +285,8 @@ class Session(Callback):
         signals = [row["signal"] for row in rows if "signal" in row]
         if signals:
             for ending, row in (("start", signals[0]), ("end", signals[-1])):
-                for member, worst in zip(metrics, signal.summary(row, ending), strict=True):
-                    member |= worst
+                for member, summary in zip(metrics, signal.summary(row, ending), strict=True):
+                    member |= summary
         return metrics
 
     def _member_entry(self, i: int, state: TrainState) -> dict[str, Any]:

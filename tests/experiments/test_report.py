@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,8 @@ def test_every_number_of_the_pages_has_a_record_with_a_commit(real_records, real
 def folder(finished, tmp_path, monkeypatch):
     """Returns a results folder with one record of the finished run, written by the command."""
     monkeypatch.setattr("experiments.ledger.write.RESULTS", tmp_path / "results")
-    assert main([*TINY, f"--workdir={finished}", "--record"]) == 0
+    workdir = shutil.copytree(finished, tmp_path / "run")  # a command locks the folder of its run
+    assert main([*TINY, f"--workdir={workdir}", "--record"]) == 0
     return tmp_path / "results"
 
 

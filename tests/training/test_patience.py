@@ -66,7 +66,7 @@ def test_a_run_that_a_callback_ended_is_told_from_one_that_a_signal_stopped(caps
     session.is_finished = lambda step: step == 9
     codes = {}
     for signal in (0, 2):
-        session.signal = signal
+        session.ending_signal = signal
         codes[signal] = Session.exit_code(session, state)
     assert codes == {0: 1, 2: 130}
     assert "a callback ended the run at step 5 of 9." in capsys.readouterr().out

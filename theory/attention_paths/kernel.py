@@ -4,8 +4,9 @@
     C_{pi pi'}(x, x') = xi^pi(x) . xi^pi'(x') / n
     energy = ln det(K + T) + Y^T (K + T)^-1 Y
 
-The energy belongs to a Gaussian likelihood of variance T. U enters through a factor, U = C C^T with
-C of shape (D, r). The training examples are stored once and used with many U. Two forms give the
+xi^pi is the attentioned input of path pi, (n,): the input after the attention of the path's heads.
+The energy belongs to a Gaussian likelihood of variance T. U enters through a factor, U = F F^T with
+F of shape (D, r). The training examples are stored once and used with many U. Two forms give the
 same numbers:
 
     packed    the pairs C_ij + C_ji, i <= j: D^2 P^2 / 2 numbers, faster for few paths
@@ -84,7 +85,7 @@ def compress_coordinates(attentioned_PxDxn: Array) -> np.ndarray:
 
 
 def kernel_of_factor(stored: StoredExamples, factor_Dxr: jax.Array) -> jax.Array:
-    """Returns K between the stored examples, (P, P), for U = C C^T and without the temperature."""
+    """Returns K between the stored examples, (P, P), for U = F F^T and without the temperature."""
     U_DxD = factor_Dxr @ factor_Dxr.T
     if stored.pairs_QxPxP is not None:
         pairs_QxPxP = stored.pairs_QxPxP
@@ -102,7 +103,7 @@ def scale_inputs(attentioned_PxDxn: jax.Array) -> jax.Array:
 
 
 def feature_map(attentioned_PxDxn: jax.Array, factor_Dxr: jax.Array) -> jax.Array:
-    """Returns Phi = xi C / sqrt(D n), (P, n r). K between two sets of examples is Phi Phi'^T."""
+    """Returns Phi = xi F / sqrt(D n), (P, n r). K between two sets of examples is Phi Phi'^T."""
     features_Pxnxr = jnp.einsum("pdn,dr->pnr", scale_inputs(attentioned_PxDxn), factor_Dxr)
     return features_Pxnxr.reshape(len(attentioned_PxDxn), -1)
 
@@ -118,7 +119,7 @@ def energy(
         stored: the examples, as `store_examples` returns them.
         labels_P: the labels Y.
         temperature: T > 0.
-        factor_Dxr: a factor C of the order parameter U = C C^T.
+        factor_Dxr: a factor F of the order parameter U = F F^T.
     """
     noisy_PxP = add_temperature(kernel_of_factor(stored, factor_Dxr), temperature)
     return _gaussian_energy(noisy_PxP, labels_P)

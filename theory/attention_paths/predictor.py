@@ -111,7 +111,7 @@ def variances(
 
 
 def psd_factor(U_DxD: jax.Array) -> jax.Array:
-    """Returns C with U = C C^T, also for a singular U."""
+    """Returns F with U = F F^T, also for a singular U."""
     values_D, vectors_DxD = jnp.linalg.eigh(U_DxD)
     return vectors_DxD * jnp.sqrt(jnp.maximum(values_D, 0))[None, :]
 

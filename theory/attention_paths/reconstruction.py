@@ -64,30 +64,31 @@ def reconstruct(
 
 def draw_effective_weights(
     key: jax.Array,
-    C_Dxr: jax.Array,
+    factor_Dxr: jax.Array,
     attentioned_PxDxn: jax.Array,
     labels_P: jax.Array,
     temperature: Numbers,
 ) -> jax.Array:
-    """Draws the effective weights V_eff, (D, n), given U = C C^T and the labels.
+    """Draws the effective weights V_eff, (D, n), given U = F F^T and the labels.
 
     Args:
         key: a random key.
-        C_Dxr: a factor of the order parameter.
+        factor_Dxr: a factor of the order parameter.
         attentioned_PxDxn: the path inputs of the training examples.
         labels_P: their labels.
         temperature: T > 0.
     """
     scaled_PxDxn = scale_inputs(attentioned_PxDxn)
     z_key, noise_key = jax.random.split(key)
-    Z_rxn = jax.random.normal(z_key, (C_Dxr.shape[1], scaled_PxDxn.shape[2]), scaled_PxDxn.dtype)
+    shape = factor_Dxr.shape[1], scaled_PxDxn.shape[2]
+    Z_rxn = jax.random.normal(z_key, shape, scaled_PxDxn.dtype)
     noise_P = jax.random.normal(noise_key, labels_P.shape, scaled_PxDxn.dtype)
-    prior_Dxn = C_Dxr @ Z_rxn
+    prior_Dxn = factor_Dxr @ Z_rxn
     residual_P = labels_P - jnp.tensordot(scaled_PxDxn, prior_Dxn, 2)
     residual_P = residual_P - jnp.sqrt(temperature) * noise_P
-    kernel_PxP = kernel_of_factor(store_examples(attentioned_PxDxn), C_Dxr)
+    kernel_PxP = kernel_of_factor(store_examples(attentioned_PxDxn), factor_Dxr)
     fit = fit_labels(kernel_PxP, residual_P, temperature)
-    return prior_Dxn + C_Dxr @ (C_Dxr.T @ jnp.tensordot(fit.alpha_P, scaled_PxDxn, 1))
+    return prior_Dxn + factor_Dxr @ (factor_Dxr.T @ jnp.tensordot(fit.alpha_P, scaled_PxDxn, 1))
 
 
 def _draw_given_products(key, Q_Oxr, products_HxrxI) -> jax.Array:

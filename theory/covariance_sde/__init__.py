@@ -1,9 +1,10 @@
 """The covariance SDE of MixiT: the token covariance of a random network as depth grows with width.
 
 The paper is "Attention Retrieves, MLP Memorizes" (arXiv 2506.01115, Theorem 2.1). `predict` solves
-the SDE whose coefficients are `drift` and `covariance`. `measure` runs finite networks that are
-built from the model's mixing functions: `Wishart` (the default), `Network`, or the whole `Decoder`.
-Both return the covariance Phi at tau = depth/width. `Mixing` selects the variant of MixiT.
+the SDE of the hidden covariance Phi. Its coefficients are `drift` and `covariance` (that of the
+noise in Phi). `measure` draws networks of finite width. `Wishart` (the default) draws a factor of
+Phi layer by layer; `Network` draws all weights; `Decoder` is the whole model. `predict` and
+`measure` return Phi at tau = depth/width. `Mixing` selects the variant of MixiT.
 `coefficients` states the equations, and `solver` the numerical scheme.
 
 Letters of the paper:

@@ -4,13 +4,15 @@ With probability 1 - delta the gradient Gamma of m samples is within
 
     |Gamma - mu| <= sqrt(4 sigma^2 L / m) + 4 R L / m
 
-of its mean mu. The two lemmas differ in Gamma and L:
+of its mean mu. For a single sample sigma^2 is the variance, and R bounds the distance from mu. The
+two lemmas differ in Gamma and L:
 
     D.1, feed-forward    Gamma(k)   = U_k^T grad W_F E(q)    L = ln(N+1) + ln(2/delta)
     D.2, values          Gamma(j,k) = U_j^T grad W_V E(k)    L = 2 ln(N+1) + ln(2/delta)
 
-mu and sigma^2 of D.2 are listed in Table 3. Theorem 1 takes its error from both lemmas: a margin is
-the difference of two such numbers (`margin_errors`).
+U_j is the output embedding of token j and E(k) the input embedding of token k; q is the trigger and
+tau = N the noise token. mu and sigma^2 of D.2 are listed in Table 3. Theorem 1 takes its error from
+both lemmas: a margin is the difference of two such numbers (`margin_errors`).
 """
 
 import functools

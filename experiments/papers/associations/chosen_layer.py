@@ -54,7 +54,7 @@ def measure_chosen_layer(
     """
     with jax.enable_x64(False):
         model, params, tokenizer = published.open_model(source, "", seed, dtype)
-        the, _ = next_token.first_token(tokenizer, paper_prompts.GENERIC)
+        the_token, _ = next_token.first_token(tokenizer, paper_prompts.GENERIC)
 
         def encoded(kind: str) -> PromptBatch:
             prompts = paper_prompts.prompts_of(kind, sentences, seed, tokenizer)
@@ -63,23 +63,23 @@ def measure_chosen_layer(
 
         choosing = encoded(prompt)
         judging = encoded(judged) if judged else choosing
-        chosen_from = probabilities_of_cuts(model, params, choosing, the, fraction)
+        chosen_from = probabilities_of_cuts(model, params, choosing, the_token, fraction)
         measured = chosen_from
         if judged:
-            measured = probabilities_of_cuts(model, params, judging, the, fraction)
-        explained = _explain_last_block(model, params, judging, the)
+            measured = probabilities_of_cuts(model, params, judging, the_token, fraction)
+        explained = _explain_last_block(model, params, judging, the_token)
     return _outcome(measured, chosen_from, bool(judged), explained)
 
 
 def probabilities_of_cuts(
-    model: Any, params: Any, prompts: PromptBatch, the: int, fraction: float
+    model: Any, params: Any, prompts: PromptBatch, the_token: int, fraction: float
 ) -> np.ndarray:
     """Returns P(right) and P(the) after each prompt, (C, 2, B): full, then cut at each block.
 
-    `the` is the token of " the".
+    `the_token` is the token id of " the".
     """
     log_probabilities = blockwise.make_log_probabilities(model, params, prompts, BATCH_SIZE)
-    tokens_Bx2 = np.stack([prompts.targets_B, np.full(len(prompts.targets_B), the)], 1)
+    tokens_Bx2 = np.stack([prompts.targets_B, np.full(len(prompts.targets_B), the_token)], 1)
 
     def probabilities(cut: Any, path: str) -> np.ndarray:
         logs_BxV = log_probabilities(cut, path)
@@ -105,7 +105,7 @@ def choose(p_Cx2xB: np.ndarray) -> int:
 
 
 def _explain_last_block(
-    model: Any, params: Any, prompts: PromptBatch, the: int
+    model: Any, params: Any, prompts: PromptBatch, the_token: int
 ) -> dict[str, np.ndarray]:
     """Returns, for each prompt, the margin before and after the last block, and its MLP's part.
 
@@ -117,7 +117,7 @@ def _explain_last_block(
 
     def margins(logits_Bx1xV):
         right_B = jnp.take_along_axis(logits_Bx1xV[:, 0], targets_B[:, None], 1)[:, 0]
-        return right_B - logits_Bx1xV[:, 0, the]
+        return right_B - logits_Bx1xV[:, 0, the_token]
 
     @jax.jit
     def measure(params):
@@ -160,6 +160,7 @@ def _outcome(
         right, the = p_2xB.mean(1)
         metrics[f"ratio{suffix}"] = exact(right / max(the, MIN_PROBABILITY))
         for name, p_B, whole_B in zip(QUANTITIES, p_2xB, measured[0], strict=True):
+            # The mean and the error are those over prompts.
             metrics[f"p_{name}{suffix}"] = over_seeds(p_B)
             if suffix:
                 metrics[f"p_{name}_gain{suffix}"] = over_seeds(p_B - whole_B)

@@ -32,12 +32,12 @@ class Heads(NamedTuple):
 
     def maps_and_outputs(self, beta, rho) -> list[tuple]:
         """Returns (A_TxT, out_TxN) of each head, for tokens with cosine rho."""
-        layers = [_layer(key, beta, rho, self.length, self.width) for key in self.keys]
+        layers = [_head(key, beta, rho, self.length, self.width) for key in self.keys]
         return [(np.asarray(A, float), np.asarray(out, float)) for A, out in layers]
 
 
 @partial(jax.jit, static_argnames=("length", "width"))
-def _layer(key, beta, rho, length, width):
+def _head(key, beta, rho, length, width):
     """Returns A of one head, (T, T), and its output A x without a value matrix, (T, N)."""
     shared_key, token_key, q_key, k_key = jax.random.split(key, 4)
     normal = partial(jax.random.normal, dtype=jnp.float32)
@@ -46,8 +46,12 @@ def _layer(key, beta, rho, length, width):
     x_TxN = rms_normalise(jnp.sqrt(rho) * shared_1xN + jnp.sqrt(1 - rho) * token_TxN)
     # The scores q.k / sqrt(width) then have variance beta^2 ln T.
     deviation = jnp.sqrt(beta * np.float32(np.log(length) ** 0.5) / width)
-    q, k = ((x_TxN @ (deviation * normal(key, (width, width))))[:, None] for key in (q_key, k_key))
-    A_TxT = attention_weights(attention_scores(q, k))[0]
+
+    def project(projection_key):
+        weight_NxN = deviation * normal(projection_key, (width, width))
+        return (x_TxN @ weight_NxN)[:, None]  # one head
+
+    A_TxT = attention_weights(attention_scores(project(q_key), project(k_key)))[0]
     return A_TxT, A_TxT @ x_TxN
 
 

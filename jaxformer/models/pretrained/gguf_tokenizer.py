@@ -134,14 +134,14 @@ def _merges(
     """Returns all pairs of tokens that form a token, in the order in which they are merged.
 
     Pairs are sorted by the score of the token that they form, the highest first. Pairs with equal
-    scores are sorted by the length of their left token, the longest first.
+    scores are sorted by the length of the left token, then of the right token, the longest first.
     """
     ranked = []
     for token, score in zip(tokens, scores, strict=True):
         for cut in range(1, len(token)):
             left, right = token[:cut], token[cut:]
             if left in vocab and right in vocab:
-                ranked.append((-score, -cut, cut - len(token), left, right))
+                ranked.append((-score, -len(left), -len(right), left, right))
     ranked.sort(key=lambda entry: entry[:3])
     return [entry[3:] for entry in ranked]
 
