@@ -50,6 +50,7 @@ def of_run(folder: str | Path, task: Task | None = None) -> Subject:
     import ml_collections
 
     stored = Workdir(folder).read("config.json")["config"]
+    # "library" is the recipe of runs that `jaxformer.train` made.
     if stored["recipe"] not in ("train", "library") or "model" not in stored:
         raise UserError(
             f"{folder} is a run of the recipe {stored['recipe']!r}; the report needs a run that "

@@ -76,7 +76,8 @@ class Outcome:
 class Figure(NamedTuple):
     """The two functions of a figure: `measure` returns an Outcome, `draw` draws its arrays.
 
-    The arguments of both are settings: fields of config.figure, `seed` and `n_seeds`.
+    `draw` takes the arrays first. All other arguments of both functions are settings: fields of
+    config.figure, `seed` and `n_seeds`.
     """
 
     measure: Callable[..., Outcome]

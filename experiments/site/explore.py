@@ -20,6 +20,7 @@ from theory.rem.interpolated_tables import load_tables
 
 SCRIPTS = ("charts.js", "phase.js", "explore.js")
 ORDER = Path(__file__).with_name("order.json")
+SAMPLED_WIDTHS = (10, 100, 1000)  # those of the record with sampled posteriors
 # Terms of the Chebyshev series in the page: in length, in the spread of scores, in cosine.
 LENGTHS, SPREADS, COSINES = 10, 24, 12
 # The figures whose measured points the charts show.
@@ -113,8 +114,9 @@ def _sampled(record: Record | None) -> dict[str, Any]:
     names = json.loads(ORDER.read_text())["names"]
     if record is not None:
         pairs = [*itertools.combinations_with_replacement(names, 2)]
-        for width, (index, (row, column)) in itertools.product((10, 100, 1000), enumerate(pairs)):
-            metric = record.metrics.get(f"E[U]/N={width}/{row},{column}", {})
-            if (value := metric.get("mean")) is not None:
-                points.append((width, index, round(value, 4)))
+        for width in SAMPLED_WIDTHS:
+            for index, (row, column) in enumerate(pairs):
+                metric = record.metrics.get(f"E[U]/N={width}/{row},{column}", {})
+                if (value := metric.get("mean")) is not None:
+                    points.append((width, index, round(value, 4)))
     return {"sampled": points}

@@ -138,10 +138,11 @@ def _text_corpus(path: Path, documents: str) -> Corpus:
         readers.check_file(file)
 
     def source_of(file: Path) -> TextSource:
+        def read(start: int):
+            return readers.read_text(file, start, documents)
+
         size = file.stat().st_size
-        return TextSource(
-            file.name, "train", size, size, lambda start: readers.read_text(file, start, documents)
-        )
+        return TextSource(file.name, "train", size=size, bytes=size, read=read)
 
     return Corpus(tuple(map(source_of, files)), files=tuple(files))
 

@@ -207,7 +207,7 @@ class Session(Callback):
         return means_of_members(scores, self.setup.task.means_of_batches, mask_MxB)
 
     def test_scores(self, state: TrainState) -> list[dict[str, Mean]]:
-        """Returns each member's test scores: over all, over unseen, and over a group's examples."""
+        """Returns each member's test scores: means over all, unseen and grouped examples."""
         setup, test = self.setup, self.heldout.test
         scores = self.evaluate(state.trainable, state.frozen, test)
         means, keys = self._means(scores), setup.population.data_keys()

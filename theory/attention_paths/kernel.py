@@ -61,6 +61,7 @@ def store_compressed_examples(attentioned_PxDxn: Array) -> StoredExamples:
     """Returns the examples in the stored form for use with many U.
 
     With many paths they are first rotated into fewer coordinates, which is exact up to rounding.
+    NumPy does this, so not under `jax.jit`.
     """
     if attentioned_PxDxn.shape[1] > MAX_PACKED_PATHS and is_concrete(attentioned_PxDxn):
         attentioned_PxDxn = compress_coordinates(attentioned_PxDxn)
@@ -217,7 +218,7 @@ def _kernel_by_blocks(features_DxPxn, U_DxD):
 
 
 def _features_backward(features_DxPxn, M_PxP):
-    """Returns the gradients of sum(M K) by the features, which are constant (None), and by U."""
+    """Returns the gradients of sum(M K): None for the constant features, and that for U."""
     paths, _, n = features_DxPxn.shape
     flat_DxF = features_DxPxn.reshape(paths, -1)
 
