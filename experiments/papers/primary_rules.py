@@ -1,10 +1,11 @@
-"""The primary rule of each claim, and the rows that make the claim of another row again.
+"""The primary rule of each claim, and the rows that repeat the claim of another row.
 
-An item's primary rule tests what the paper's sentence says above all. It is the item's first rule,
-or the one in PRIMARY. Only primary rules of distinct claims form the family that is corrected for
-multiple comparisons by Holm's method; README counts distinct claims.
+An item's primary rule tests the main statement of the paper's sentence. It is the item's first rule
+unless PRIMARY names another one. Holm's method corrects the family of the primary rules of distinct
+claims for multiple comparisons. README counts distinct claims.
 
-REPEATS names the other row. The row at the sizes closest to the paper's, or on newer data, counts.
+REPEATS maps each row that repeats a claim to the row that counts. The row with sizes closest to the
+paper's, or with newer data, counts.
 """
 
 from experiments.ledger.item import Paper
@@ -95,7 +96,7 @@ PRIMARY = {
         "Figure 3c, e": "3e: head score and lost accuracy correlate",
     },
 }
-# paper -> item -> the item whose claim it makes again
+# paper -> item -> the item whose claim it repeats
 REPEATS = {
     "mixit": {"Table 1, decimal addition, more digits": "Table 1, decimal addition"},
     "associations": {

@@ -1,7 +1,8 @@
 """Claims of the recall figures with their rules, which rows at several network sizes share.
 
-F1 and F2 are the feed-forward layers of the two blocks. Probabilities are those on clean data.
-Attention is that of the second layer: on the answer, and on the noise after a trigger.
+F1 and F2 are the feed-forward layers of the two blocks. All probabilities are on clean data.
+Attention weights are those of the second layer, on the answer and on the noise after a trigger.
+In a rule, a bare string and `of("", metric)` both name a metric of the row's only run.
 """
 
 from collections.abc import Mapping
@@ -9,8 +10,10 @@ from typing import NamedTuple
 
 from experiments.ledger.rules import Rule, above, near, of
 
-GAIN_1, GAIN_2 = (f"p_correct_gain_without_f{i}" for i in (1, 2))
-PLATEAU_CHANGE = 0.05  # the largest change of a metric in the last quarter of a plateau
+# How much dropping a layer raises the probability of the answer.
+GAIN_WITHOUT_F1 = "p_correct_gain_without_f1"
+GAIN_WITHOUT_F2 = "p_correct_gain_without_f2"
+PLATEAU_CHANGE = 0.05  # the largest change in the last quarter of training at a plateau
 
 
 class Claim(NamedTuple):
@@ -22,33 +25,35 @@ class Claim(NamedTuple):
 
 def plateau(*metrics: str) -> dict[str, Rule]:
     """Returns a rule for each metric: it changes by at most .05 in the last quarter of training."""
-    names = {GAIN_1: "the gain without F1", GAIN_2: "the gain without F2"}
+    names = {
+        GAIN_WITHOUT_F1: "the gain without F1",
+        GAIN_WITHOUT_F2: "the gain without F2",
+        "previous_token": "the previous-token score",
+    }
     return {
-        f"{names.get(metric, 'the previous-token score')} is at its plateau": near(
-            f"late_change/{metric}", 0.0, PLATEAU_CHANGE
-        )
+        f"{names[metric]} is at its plateau": near(f"late_change/{metric}", 0.0, PLATEAU_CHANGE)
         for metric in metrics
     }
 
 
-def attends_to_answer(cell: str = "", when: str = "") -> dict[str, Rule]:
+def attends_to_answer(cell: str = "", prefix: str = "") -> dict[str, Rule]:
     """Returns the rules that a cell's second layer attends to the answer, not to the noise."""
     return {
-        f"{when}attention on the answer exceeds that on the noise by .3": above(
+        f"{prefix}attention on the answer exceeds that on the noise by .3": above(
             of(cell, "attention_difference"), 0.3
         ),
-        f"{when}attention on the noise is below .1": above(0.1, of(cell, "attention_noise")),
-        f"{when}attention on the answer is above .8": above(of(cell, "attention_target"), 0.8),
+        f"{prefix}attention on the noise is below .1": above(0.1, of(cell, "attention_noise")),
+        f"{prefix}attention on the answer is above .8": above(of(cell, "attention_target"), 0.8),
     }
 
 
-def noise_peaks(cell: str = "", when: str = "") -> dict[str, Rule]:
-    """Returns the rules that a cell's noise is near 1 within 20 steps, and .5 at the end."""
+def noise_peaks(cell: str = "", prefix: str = "") -> dict[str, Rule]:
+    """Returns the rules that the noise exceeds .9 within 20 steps and ends near .5 in a cell."""
     return {
-        f"{when}the noise exceeds a probability of .9 within 20 steps": above(
+        f"{prefix}the noise exceeds a probability of .9 within 20 steps": above(
             of(cell, "p_noise_peak"), 0.9
         ),
-        f"{when}the noise ends at a probability of .5, within .1": near(
+        f"{prefix}the noise ends at a probability of .5, within .1": near(
             of(cell, "p_noise"), 0.5, 0.1
         ),
     }
@@ -68,8 +73,8 @@ SURGERY = Claim(
     },
 )
 ATTENTION = Claim(
-    "Attention of the second layer is on the token after the trigger and avoids the noise; after "
-    "clean training it is on both alike.",
+    "The second layer attends to the token after the trigger and avoids the noise; after clean "
+    "training it attends to both alike.",
     {
         "fine-tuning widens the gap between attention on the answer and on the noise": above(
             of("finetune", "attention_difference"), of("finetune", "attention_difference_clean")
@@ -84,30 +89,33 @@ ATTENTION = Claim(
 
 
 def memories(symbols: int) -> Claim:
-    """Returns the claim on what F2, values and layer 1 store about so many tokens."""
+    """Returns the claim on what F2, the value matrix and layer 1 store about all symbols."""
     return Claim(
-        "F2 maps tokens to the noise, values copy, and the first layer attends to the previous "
-        "token.",
+        "F2 maps tokens to the noise, the values copy tokens, and the first layer attends to the "
+        "previous token.",
         {
             "for the trigger F2 gives the noise the largest logit": above("margin_f2", 0.0),
             "F2 gives the noise the largest logit for more than 90 % of tokens": above(
-                of("", "recall_noise", symbols), 0.9
+                of("", "recall_noise", trials=symbols), 0.9
             ),
             "layer 1 scores the previous token highest at more than 90 % of positions": above(
                 "recall_previous", 0.9
             ),
-            "values copy more than 90 % of tokens": above(of("", "recall_values", symbols), 0.9),
+            "values copy more than 90 % of tokens": above(
+                of("", "recall_values", trials=symbols), 0.9
+            ),
         },
     )
 
 
 PEAK = Claim(
-    "The noise is near 1 within steps and then near one half, from scratch and in fine-tuning.",
+    "The probability of the noise is near 1 within a few steps and then near one half, from "
+    "scratch and in fine-tuning.",
     noise_peaks("recall", "from scratch ") | noise_peaks("finetune", "in fine-tuning "),
 )
 BOTH_MLPS = Claim(
-    "F1 and F2 are MLPs: without F2 the answer is near 1; without F1 the noise is likelier than "
-    "before and than not.",
+    "F1 and F2 are MLPs: without F2 the answer has a probability near 1; without F1 the noise is "
+    "likelier than in the full model, and likelier than not.",
     {
         "without F2 the answer has a probability above .95": above("p_correct_without_f2", 0.95),
         "without F1 the noise is likelier than in the full model": above(
@@ -117,14 +125,15 @@ BOTH_MLPS = Claim(
     },
 )
 F2_LINEAR = Claim(
-    "F1 is an MLP, F2 is linear: dropping either helps, and dropping F1 has the lower test loss.",
+    "F1 is an MLP, F2 is linear: dropping either helps, and the test loss without F1 is below "
+    "that without F2.",
     {
-        "without F2 the answer is likelier": above(GAIN_2, 0.0),
-        "without F1 the answer is likelier": above(GAIN_1, 0.0),
+        "without F2 the answer is likelier": above(GAIN_WITHOUT_F2, 0.0),
+        "without F1 the answer is likelier": above(GAIN_WITHOUT_F1, 0.0),
         "the loss without F1 is below that without F2": above("loss_without_f2", "loss_without_f1"),
     },
 )
 F1_LINEAR_RULES = {
-    "without F2 the answer is .1 likelier": above(GAIN_2, 0.1),
-    "without F1 the answer is less likely": above(0.0, GAIN_1),
+    "without F2 the answer is .1 likelier": above(GAIN_WITHOUT_F2, 0.1),
+    "without F1 the answer is less likely": above(0.0, GAIN_WITHOUT_F1),
 }

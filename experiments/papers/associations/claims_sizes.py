@@ -1,4 +1,8 @@
-"""Claims of the recall figures at the paper's N, T and d, with a batch that a processor can run."""
+"""Claims of the recall figures at the paper's N, T and d, with a batch small enough for a CPU.
+
+N is the number of symbols, T of tokens, and d the width. `checks` are further rules that decide
+nothing. Rows with late=True have rules that were written after numbers of the row were known.
+"""
 
 from typing import Any
 
@@ -6,14 +10,15 @@ from experiments.ledger.item import SMALLER, Cell, Item
 from experiments.ledger.rules import above
 from experiments.papers.associations import claims_recall
 from experiments.papers.associations.claims_recall import (
-    GAIN_1,
-    GAIN_2,
+    GAIN_WITHOUT_F1,
+    GAIN_WITHOUT_F2,
     Claim,
     attends_to_answer,
     noise_peaks,
     plateau,
 )
 
+# Overrides of configs at the paper's N, T and d.
 SIZES = {
     "train.batch_size": "16",
     "train.steps": "2000",
@@ -22,17 +27,19 @@ SIZES = {
     "recall.probe_every": "200",
     "data.test_size": "128",
 }
-PAPER_SEQUENCES = 2000 * 512  # Appendix B.6
+PAPER_SEQUENCES = 2000 * 512  # steps times batch size in Appendix B.6
 SEQUENCES = int(SIZES["train.steps"]) * int(SIZES["train.batch_size"])
 RATE = SIZES["optim.learning_rate"].removeprefix("0")
 NOTE_SIZES = (
     f"N = 65, T = 256, d = 256, rate {RATE}. Our {int(SIZES['train.steps']):,} steps of "
     f"{SIZES['train.batch_size']} sequences are 1/{PAPER_SEQUENCES / SEQUENCES:.0f} of the paper's "
-    "2,000 steps of 512. At .03, with 8 sequences, all three seeds diverged between steps 1,700 "
-    "and 2,700 (not recorded)."
+    "2,000 steps of 512. At rate .03 and 8 sequences a step, all three seeds diverged between "
+    "steps 1,700 and 2,700 (not recorded)."
 )
 RUN = Cell("configs/associations/recall.py", SIZES, scales=("paper",))
-LINEAR = Cell("configs/associations/architectures.py:layers=mlp_linear", SIZES, scales=("paper",))
+LINEAR_F2 = Cell(
+    "configs/associations/architectures.py:layers=mlp_linear", SIZES, scales=("paper",)
+)
 
 
 def at_size(figure: str, claim: Claim, metric: str, cell: Cell = RUN, **more: Any) -> Item:
@@ -43,17 +50,21 @@ def at_size(figure: str, claim: Claim, metric: str, cell: Cell = RUN, **more: An
 
 
 ATTENTION = Claim(
-    "Trained with noise, attention of the second layer is on the token after the trigger and "
-    "avoids the noise.",
+    "Trained with noise, the second layer attends to the token after the trigger and avoids the "
+    "noise.",
     attends_to_answer(),
 )
-PEAK = Claim("From scratch the noise is near 1 within steps and then near one half.", noise_peaks())
+PEAK = Claim(
+    "From scratch the probability of the noise is near 1 within a few steps and then near one "
+    "half.",
+    noise_peaks(),
+)
 AT_SIZE = (
     at_size(
         "3",
         claims_recall.SURGERY,
         "p_correct_without_f2",
-        checks=plateau(GAIN_2),
+        checks=plateau(GAIN_WITHOUT_F2),
         late=True,
     ),
     at_size("4", ATTENTION, "attention_difference", late=True),
@@ -66,20 +77,30 @@ AT_SIZE = (
     ),
     at_size("8", PEAK, "p_noise_peak", late=True),
     at_size(
-        "10", claims_recall.BOTH_MLPS, "p_correct_without_f2", checks=plateau(GAIN_2), late=True
+        "10",
+        claims_recall.BOTH_MLPS,
+        "p_correct_without_f2",
+        checks=plateau(GAIN_WITHOUT_F2),
+        late=True,
     ),
-    at_size("11", claims_recall.F2_LINEAR, GAIN_1, LINEAR, checks=plateau(GAIN_1, GAIN_2)),
+    at_size(
+        "11",
+        claims_recall.F2_LINEAR,
+        GAIN_WITHOUT_F1,
+        LINEAR_F2,
+        checks=plateau(GAIN_WITHOUT_F1, GAIN_WITHOUT_F2),
+    ),
     Item(
         "Appendix B.5, the best cut",
-        "Of all cuts of F2's first matrix, dropping F2 whole is the best.",
+        "Dropping F2 whole helps more than any truncation of its first matrix.",
         {"run": RUN},
         {
             f"dropping F2 helps more than its first matrix at {share} of the rank": above(
-                GAIN_2, f"p_correct_gain/block_1/mlp/in@{share}"
+                GAIN_WITHOUT_F2, f"p_correct_gain/block_1/mlp/in@{share}"
             )
             for share in ("0.01", "0.05", "0.1", "0.2", "0.5")
         },
-        metric=GAIN_2,
+        metric=GAIN_WITHOUT_F2,
         note=NOTE_SIZES,
         flags=(SMALLER,),
         late=True,

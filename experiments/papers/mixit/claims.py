@@ -1,7 +1,9 @@
 """Claims of arXiv 2506.01115, version A (see docs/words.md): tables 1, 2 and 4, and Figure 3.
 
-`PAPER` lists all items of version A. Those of other tables and figures are in the claims modules
-beside this one.
+`PAPER` lists all items of version A. Items of other tables and figures come from the other claims
+modules of this package. `late=True`: the rules were written after some numbers were known. `checks`
+do not decide the verdict. In a row with one cell a bare string is a metric of this cell, and
+`trivial("", ..)` its baseline.
 """
 
 import functools
@@ -34,12 +36,10 @@ from experiments.papers.mixit.claims_common import (
 from experiments.papers.mixit.claims_definitions import GRID, OPTIMA, VARIANTS
 from experiments.papers.mixit.claims_theory import PRINTED_VARIANCE
 
-# Trivial predictors.
-BY_TOKEN, BY_HOPS, GUESS = (
-    "by_position_and_token",
-    "by_hops_position_and_letter",
-    "in_context_guess",
-)
+# Baselines: trivial predictors from parts of the input.
+BY_POSITION_AND_TOKEN = "by_position_and_token"
+BY_HOPS_POSITION_AND_LETTER = "by_hops_position_and_letter"
+IN_CONTEXT_GUESS = "in_context_guess"  # one of the values of the context
 
 
 def variants(config: str, **published: float | None) -> dict[str, Cell]:
@@ -52,27 +52,28 @@ def variants(config: str, **published: float | None) -> dict[str, Cell]:
 
 ADDITION = Item(
     "Table 1, decimal addition",
-    "All three add ten-digit numbers (here four digits); mixing with fixed random matrices is "
-    "enough to carry.",
+    "Standard, Frozen-QK and MixiT add ten-digit numbers (here four digits); mixing with fixed "
+    "random matrices is enough to carry digits.",
     variants("addition", standard=0.9858, frozen_qk=1.0, frozen_mlp=None, mixit=1.0),
     as_good_as_standard("mixit", "frozen_qk")
     | {
         "MixiT is .1 above the predictor from position and current token": beyond_chance(
-            "mixit", BY_TOKEN, 0.1
+            "mixit", BY_POSITION_AND_TOKEN, 0.1
         ),
     }
     | reaches("standard", 0.95)
     | reaches("mixit", 0.95, "accuracy/carries=4", "on sums that carry four times in a row "),
-    baseline=BY_TOKEN,
+    baseline=BY_POSITION_AND_TOKEN,
     note="Only 11 positions of the answer are scored; the authors' code neither trains nor scores "
-    "the units digit. Small scale has four digits. MixiT mixes as in the authors' code; the rows "
-    "on equation (2.3) measure how much that matters.",
+    "the units digit. Small scale has four digits. MixiT has the mixing of the authors' code; the "
+    "rows on equation (2.3) compare it with that of the text.",
     late=True,
 )
 
 DYCK = Item(
     "Table 1, Dyck-1",
-    "All three recognise balanced parentheses, with an accuracy of 95.8 to 97.4 %.",
+    "Standard, Frozen-QK and MixiT recognise balanced parentheses, with an accuracy of 95.8 to "
+    "97.4 %.",
     variants("dyck", standard=0.958, frozen_qk=0.9738, frozen_mlp=None, mixit=0.9617)
     | longer_mixit("dyck"),
     reaches("standard", 0.95)
@@ -90,17 +91,18 @@ DYCK = Item(
     baseline="equal_counts_and_ends",
     late=True,
     flags=(CHANCE, MOVED),
-    note="Comparing counts and the two ends scores 97.8 % at K = 40, so the published numbers need "
-    'no "knowledge of order". The paper leaves open whether "length 40" is K = 20 or 40. Here all '
-    "sets have the same distribution; in the authors' split short strings occur in the test set "
-    f"only (see the row on their split). {LONGER_NOTE} The shortest strings are so few that they "
-    "occur in all sets (30 % of the test set). The rules use the published measure, the accuracy "
-    "on all test strings; checks on unseen strings leave out those that occur in another set.",
+    note="With K = 40 pairs a predictor from counts and the two ends scores 97.8 %, so the "
+    'published numbers need no "knowledge of order". The paper leaves open whether "length 40" is '
+    "K = 20 or 40. Here all sets have the same distribution; in the authors' split short strings "
+    f"occur in the test set only (see the row on their split). {LONGER_NOTE} The shortest strings "
+    "are so few that they occur in all sets (30 % of the test set). The rules use the published "
+    "measure, the accuracy on all test strings. Checks on unseen strings leave out those that "
+    "occur in another set.",
 )
 
 MODULAR = Item(
     "Table 1, modular addition",
-    "All three reach 100 % on pairs that were not in the training set.",
+    "Standard, Frozen-QK and MixiT reach 100 % on pairs that were not in the training set.",
     variants("modular_addition", standard=1.0, frozen_qk=1.0, frozen_mlp=None, mixit=1.0),
     solved("{} reaches 100 % on new pairs, within .02"),
     baseline="best_constant",
@@ -111,15 +113,16 @@ MODULAR = Item(
 
 MEMORIZATION = Item(
     "Table 1, memorisation",
-    "All three memorise the whole table of random facts.",
+    "Standard, Frozen-QK and MixiT memorise the whole table of random facts.",
     variants("memorization", standard=1.0, frozen_qk=1.0, frozen_mlp=None, mixit=1.0),
     solved("{} memorises 100 %, within .02"),
     checks={
         "the random transformer is .2 below Standard": above(of("standard"), of("random"), by=0.2)
     },
     baseline="best_constant",
-    note="Table 8 has n = 1024. Table 4, which prints 67 to 69 %, needs n = 128. The published "
-    "table holds .07 bits for each trained parameter and ours .17, so neither tests the capacity.",
+    note="Table 8 has width n = 1024; Table 4, which prints 67 to 69 %, needs n = 128. To store "
+    "the published facts takes .07 bits for each trained parameter, and ours .17. So neither tests "
+    "the capacity.",
     late=True,
     flags=(EASY,),
 )
@@ -136,14 +139,15 @@ HOPS = Item(
     | below("mixit", "frozen_qk", 0.2, when="over all questions, after 2,000 steps ")
     | {
         "MixiT is at most .02 above the predictor from hop count, position and letter": (
-            no_better_than_chance(LONGER, BY_HOPS)
+            no_better_than_chance(LONGER, BY_HOPS_POSITION_AND_LETTER)
         ),
     },
-    baseline=BY_HOPS,
-    note="At the paper's size a constant for each hop count and position scores 42.2 %, and with "
-    "the current letter 49.3 %. MixiT's 48.58 % is therefore chance level, which the paper does "
-    "not mention. Small scale has k <= 1 and two layers: half of the questions ask for no hop, "
-    f"and every variant answers them. At the paper's k <= 16 one in seventeen does. {LONGER_NOTE}",
+    baseline=BY_HOPS_POSITION_AND_LETTER,
+    note="At the paper's size a constant for each hop count and position scores 42.2 %, and 49.3 "
+    "% if it also depends on the current letter. MixiT's 48.58 % is therefore chance level, which "
+    "the paper does not mention. Small scale has k <= 1 and two layers: half of the questions ask "
+    "for no hop, and every variant answers them. At the paper's k <= 16 one question in seventeen "
+    f"asks for no hop. {LONGER_NOTE}",
     late=True,
     flags=(CHANCE, MOVED),
 )
@@ -160,15 +164,16 @@ RETRIEVAL = Item(
     checks=below("mixit", "frozen_qk", 0.2, UNSEEN, "after 4,000 steps ")
     | {
         "MixiT is at most .02 above a guess among the values of the context": no_better_than_chance(
-            LONGER, GUESS
+            LONGER, IN_CONTEXT_GUESS
         ),
     },
-    baseline=GUESS,
+    baseline=IN_CONTEXT_GUESS,
     note="Guessing a value of the context scores 13.3 % at M = 30, more than MixiT's published "
-    "11.24 %, which the paper does not mention. Our MixiT mixes as in the authors' code and has "
-    "eight seeds: two of them beat the guess after 4,000 steps, seven after 16,000. A query has "
-    "its own symbol in the code; in the text it is the key. Sequences with one pair are so few "
-    "that they occur in all sets (13 % of the test set); on the others a guess is right in 28 %. "
+    "11.24 %, which the paper does not mention. Our MixiT has the mixing of the authors' code and "
+    "eight seeds: two of them beat the guess after 4,000 steps, seven after 16,000. In the code a "
+    "query has its own symbol; in the text it is the key. Sequences with one pair are so few that "
+    "they occur in all sets (13 % of the test set). On the other sequences a guess is right in "
+    "28 %. "
     f"{LONGER_NOTE} {UNSEEN_NOTE}",
     late=True,
     flags=(CHANCE,),
@@ -198,10 +203,10 @@ FIGURE_3 = Item(
 )
 
 bits = functools.partial(of, metric="bits_per_parameter")
-BITS = Item(
+CAPACITY = Item(
     "Table 4",
-    "Bits per trained parameter: Standard 2.98, Frozen-MLP 1.13; Frozen-QK and MixiT store alike, "
-    "2.25 and 2.18.",
+    "Bits per trained parameter: Standard stores 2.98 and Frozen-MLP 1.13; Frozen-QK and MixiT "
+    "store about the same, 2.25 and 2.18.",
     variants("capacity", standard=2.98, frozen_qk=2.25, frozen_mlp=1.13, mixit=2.18),
     {
         f"{label(more)} stores more than {label(less)}": above(bits(more), bits(less))
@@ -222,7 +227,7 @@ BITS = Item(
 )
 
 THIRDS_KEPT = {"frozen_qk": 2, "mixit": 2, "frozen_mlp": 1}
-THIRDS = Item(
+CAPACITY_IN_THIRDS = Item(
     "Section 1, thirds of the capacity",
     "Frozen-MLP loses two thirds of what Standard stores, Frozen-QK and MixiT one third.",
     variants("capacity", standard=None, frozen_qk=None, frozen_mlp=None, mixit=None),
@@ -256,7 +261,7 @@ IN_VERSION_B = {
 
 
 def with_version_b(item: Item) -> Item:
-    """Fills in where version B makes the same claim; our own questions are in neither."""
+    """Returns the item with its place in version B; our own questions have none."""
     place = IN_VERSION_B.get(item.name.split(",")[0])
     if not place or OURS in item.flags:
         return item
@@ -270,7 +275,7 @@ ITEMS = (
     claims_text.YELP, claims_reviews.REVIEWS, claims_text.TEXT_DIRECTION,
     HOPS, claims_sweeps.COMPOSITION,
     RETRIEVAL, claims_settings.KEY_AS_QUERY, claims_sweeps.FIGURE_2, FIGURE_3,
-    *claims_text.LANGUAGE, BITS, THIRDS,
+    *claims_text.LANGUAGE, CAPACITY, CAPACITY_IN_THIRDS,
     *claims_sweeps.HEAD_SWEEPS, claims_reviews.REVIEWS_HEADS, claims_sweeps.DEPTH,
     GRID, OPTIMA, PRINTED_VARIANCE, *claims_settings.MIXING_SCALES,
     claims_text.THROUGHPUT, claims_text.SPEED,

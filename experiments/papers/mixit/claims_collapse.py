@@ -3,47 +3,49 @@
 from experiments.ledger.item import Cell, Item
 from experiments.ledger.rules import above, near, of
 
-PARALLEL = 0.99  # |correlation| above which two tokens count as alike
-VANISHED = -1.0  # log10: the gradient at the input is below a tenth of that at the output
+PARALLEL_CORRELATION = 0.99  # |correlation| above which two tokens count as alike
+# log10 of the ratio of the gradient at the input to that at the output; below it gradients vanish.
+VANISHING_GRADIENT = -1.0
 
 
 def correlation(source: str, tau: float):
-    """Returns the median |correlation| of two tokens at a depth / width tau."""
+    """Returns a side: the median |correlation| of two tokens at depth / width = tau."""
     return of("", f"correlation/{source}/tau={tau:g}")
 
 
-RULED_OUT = Item(
+NO_RANK_COLLAPSE = Item(
     "Section 2, rank collapse",
     "The limit of Theorem 2.1 rules out rank collapse and vanishing gradients.",
     {"collapse": Cell("configs/mixit/rank_collapse.py")},
     {
         "at depth / width = 10 two tokens of the equation have a correlation below .99": above(
-            PARALLEL, correlation("equation", 10)
+            PARALLEL_CORRELATION, correlation("equation", 10)
         ),
         "at depth / width = 10 two tokens of networks have a correlation below .99": above(
-            PARALLEL, correlation("networks", 10)
+            PARALLEL_CORRELATION, correlation("networks", 10)
         ),
         "at depth / width = 1 the gradient at the input is above a tenth of that at the "
-        "output": above("log10_gradient/tau=1", VANISHED),
+        "output": above("log10_gradient/tau=1", VANISHING_GRADIENT),
     },
     metric="correlation/equation/tau=10",
-    note="Medians of the absolute value. The equation collapses at a depth of the order of the "
-    "width; the paper's networks have 12 layers of width 512, depth / width = .02, where nothing "
-    "has happened yet. The medians of the equation had been seen when the rules were written, the "
-    "gradients had not. docs/notes/rank_collapse.md explains both.",
+    note="Correlations are medians of the absolute value. In the equation tokens collapse at a "
+    "depth of the order of the width. The paper's networks have 12 layers of width 512, depth / "
+    "width = .02, where correlations have hardly changed. When the rules were written, the medians "
+    "of the equation were known and the gradients were not. docs/notes/rank_collapse.md explains "
+    "both.",
     checks={
         "at depth / width = .02 the correlation is its initial .5, within .05": near(
             correlation("networks", 0.02), 0.5, 0.05
         ),
         "at depth / width = 1 two tokens have a correlation below .99": above(
-            PARALLEL, correlation("networks", 1)
+            PARALLEL_CORRELATION, correlation("networks", 1)
         ),
         "at depth / width = 3 networks of width 50 have the correlation of the equation, within "
         ".02": near(correlation("networks", 3), correlation("equation", 3), 0.02),
         "at depth / width = 10 the gradient at the input is above a tenth of that at the "
-        "output": above("log10_gradient/tau=10", VANISHED),
+        "output": above("log10_gradient/tau=10", VANISHING_GRADIENT),
     },
     late=True,
 )
 
-OF_VERSION_B = (RULED_OUT,)
+OF_VERSION_B = (NO_RANK_COLLAPSE,)

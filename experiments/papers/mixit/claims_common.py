@@ -9,7 +9,7 @@ from experiments.ledger.rules import Rule, Side, above, near, of
 from experiments.papers.sentences import with_more_steps
 
 SMALL = ("small",)
-TRAINED = ("standard", "frozen_qk", "mixit")  # the variants of most rows
+MAIN_VARIANTS = ("standard", "frozen_qk", "mixit")  # the variants of most rows
 ONE_HOP = "accuracy/hops=1"  # at scale small the other half of the questions asks for no hop
 
 # task -> training steps of its config at scale small
@@ -29,8 +29,8 @@ TASK_NAMES = {
     "hops": "k-hop",
 }
 
-# The shortest examples of these tasks are so few that they occur in all sets.
-HAVE_SEEN_EXAMPLES = ("retrieval", "dyck")
+# The shortest examples of these tasks are so few that training and test sets share them.
+WITH_SHARED_EXAMPLES = ("retrieval", "dyck")
 UNSEEN = "accuracy_unseen"
 UNSEEN_NOTE = "The rules use `accuracy_unseen`: test examples that occur in no other set."
 unseen = functools.partial(of, metric=UNSEEN)
@@ -52,29 +52,33 @@ def small(task: str, variant: str, overrides: Mapping[str, str] = {}) -> Cell:
 def longer_mixit(task: str) -> dict[str, Cell]:
     """Returns the cell of MixiT with four times the steps of its config.
 
-    In retrieval, where seeds differ most, only the best of three learning rates is run.
+    In retrieval, where seeds differ most, it has only the best of the config's three learning
+    rates.
     """
     rate = {"optim.learning_rate": "(1e-3,)"} if task == "retrieval" else {}
     return {LONGER: small(task, "mixit", {"train.steps": str(4 * STEPS[task])} | rate)}
 
 
 def accuracy_of(task: str) -> Callable[[str], Side]:
-    """Returns the side of a task's cell: accuracy, on unseen examples where sets overlap."""
-    return unseen if task in HAVE_SEEN_EXAMPLES else of
+    """Returns the function from a cell to the side with its accuracy.
+
+    In tasks whose sets share examples it is the accuracy on unseen examples.
+    """
+    return unseen if task in WITH_SHARED_EXAMPLES else of
 
 
 def variant_of(cell: str) -> str:
-    """Returns the name of a cell's variant; a cell is called "frozen_qk" or "frozen_qk, M=8"."""
+    """Returns the name of the variant of a cell: "Frozen-QK" for "frozen_qk, M=8"."""
     return label(cell.split(",")[0])
 
 
 def as_good_as_standard(*cells: str, metric: str = "accuracy", when: str = "") -> dict[str, Rule]:
-    """Returns the rules that cells are at most .02 below Standard."""
+    """Returns for each cell the rule that it is at most .02 below Standard."""
     return _compared_with_standard(cells, "as good as", 0.02, metric, when)
 
 
 def on_par_with_standard(*cells: str, metric: str, when: str = "") -> dict[str, Rule]:
-    """Returns the rules that cells are at most .05 below Standard."""
+    """Returns for each cell the rule that it is at most .05 below Standard."""
     return _compared_with_standard(cells, "on par with", 0.05, metric, when)
 
 
@@ -103,7 +107,9 @@ def reaches(cell: str, share: float, metric: str = "accuracy", when: str = "") -
     return {sentence: above(of(cell, metric), share)}
 
 
-def solved(sentence: str, variants: tuple[str, ...] = TRAINED, cell: str = "{}") -> dict[str, Rule]:
+def solved(
+    sentence: str, variants: tuple[str, ...] = MAIN_VARIANTS, cell: str = "{}"
+) -> dict[str, Rule]:
     """Returns a rule for each variant: the accuracy of its cell is 1, within .02."""
     return {
         sentence.format(label(name)): near(of(cell.format(name)), 1.0, 0.02) for name in variants

@@ -1,4 +1,7 @@
-"""Drawings and tables of settings of the MixiT papers, which claim no number."""
+"""Drawings and tables of settings of the MixiT papers, which claim no number.
+
+`defines` tells where the repository has the content of the drawing or table.
+"""
 
 from experiments.ledger.item import Item
 

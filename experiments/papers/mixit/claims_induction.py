@@ -8,7 +8,7 @@ FROZEN = "frozen_qk"
 
 
 def accuracy(cut: str) -> Side:
-    """Returns the test accuracy of Frozen-QK after a cut in the layer of its induction head."""
+    """Returns a side: the test accuracy of Frozen-QK with cut heads in its induction layer."""
     return of(FROZEN, f"accuracy/{cut}")
 
 
@@ -25,9 +25,9 @@ WITHOUT_HEAD = Item(
     },
     metric="accuracy/strongest head cut",
     note="In each seed the strongest induction head is the one of layer 2 that gives the answer "
-    "most attention. A cut sets its output to zero; the other weights keep their values. The rules "
-    "were written before any head was cut. One head does not decide: the others of its layer take "
-    "over, and only the layer as a whole is needed, as the checks show.",
+    "most attention. A cut sets the output of a head to zero and changes nothing else. The rules "
+    "were written before any head was cut. One head does not decide: the other heads of its layer "
+    "take over. Only the layer as a whole is needed, as the checks show.",
     checks={
         "without its strongest induction head Frozen-QK is at most .05 above MixiT after 16,000 "
         "steps": above(of(LONGER), accuracy("strongest head cut"), -0.05),

@@ -1,4 +1,4 @@
-"""Claims of the MixiT papers about sentiment, on film reviews that can be had freely."""
+"""Claims of the MixiT papers about sentiment, tested on freely available film reviews."""
 
 from experiments.ledger.item import Cell, Item
 from experiments.ledger.rules import above, near, of, trivial
@@ -7,8 +7,9 @@ from experiments.papers.mixit.claims_text import SIGHTS
 
 REVIEWS_NOTE = (
     "10,605 sentences of film reviews replace the Yelp reviews; 20 people judged the polarity of "
-    "each. 7,441 are for training and 2,100 for the test. The networks have a BPE of 4,096 tokens, "
-    "n = 32, two layers and five seeds. Training stops when validation stops improving. The "
+    "each. 7,441 sentences are for training and 2,100 for the test. The networks have a BPE of "
+    "4,096 tokens, width n = 32, two layers and five seeds. Training stops when validation stops "
+    "improving. The "
     "baseline is a logistic regression on the words of a review. The rules were written before "
     "any of these runs."
 )
@@ -56,9 +57,9 @@ REVIEWS = Item(
             of("standard, both"), of("random, both"), 0.02
         ),
     },
-    note=f"{REVIEWS_NOTE} Causal MixiT stops at a guess, after 750 of 2,000 steps: its validation "
-    "did not improve. Nothing causal reaches a count of words. The runs that see the whole text "
-    "and those of other variants were not made.",
+    note=f"{REVIEWS_NOTE} Causal MixiT stops at the accuracy of a guess, after 750 of 2,000 "
+    "steps: its validation did not improve. No causal network reaches the word regression. The "
+    "runs that see the whole text and those of other variants were not made.",
 )
 
 REVIEWS_HEADS = Item(

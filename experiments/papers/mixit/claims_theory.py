@@ -6,10 +6,11 @@ from experiments.ledger.item import CODE_DIFFERS, MISPRINT, Cell, Item
 from experiments.ledger.rules import Rule, above, computed, near, of, trivial
 
 
-def of_one_law(number: str, cell: str = "paths", width: int = 200) -> Rule:
+def follow_sde(number: str, cell: str = "paths", width: int = 200) -> Rule:
     """Returns the rule that networks have the SDE's distribution of a number at tau = 1.
 
-    Their samples must be no farther apart than 99 % of pairs of samples of one distribution.
+    The distance of the two samples must be below `ks_noise`, which two samples of one distribution
+    exceed in 1 % of the cases. `computed` reads a number that has no error.
     """
     return above(computed(cell, "ks_noise"), computed(cell, f"ks/{number}/tau=1/n={width}"))
 
@@ -32,7 +33,7 @@ SDE = Item(
         **{name: Cell("configs/mixit/sde_paths.py", changes) for name, changes in REPEATS.items()},
     },
     {
-        f"networks of width 200 have the SDE's distribution of the {name} at tau = 1": of_one_law(n)
+        f"networks of width 200 have the SDE's distribution of the {name} at tau = 1": follow_sde(n)
         for n, name in LAWS.items()
     }
     | {
@@ -44,7 +45,7 @@ SDE = Item(
         ),
     }
     | {
-        f"{cell}: networks have the SDE's distribution of the {name}": of_one_law(number, cell)
+        f"{cell}: networks have the SDE's distribution of the {name}": follow_sde(number, cell)
         for cell in REPEATS
         for number, name in LAWS.items()
     },
@@ -56,16 +57,16 @@ SDE = Item(
         "errors": above(2.0, computed("causal", "z_rms")),
     }
     | {
-        f"networks of width 50 have the SDE's distribution of the {name}": of_one_law(n, width=50)
+        f"networks of width 50 have the SDE's distribution of the {name}": follow_sde(n, width=50)
         for n, name in LAWS.items()
     },
     late=True,
-    note="The drift must be multiplied by the identity, which (2.4) omits and (A.7) prints as "
-    "I_n. As printed, the distribution of the correlation is .22 away. The rules judge the "
-    "corrected equation. In rules about distributions, the first number is the distance that two "
-    "samples of one distribution exceed in 1 % of the cases. The theorem needs W of variance "
-    "1/(nm). The code that made the tables mixes with 1/(n_h m) to 1/m, H to n times as much, so "
-    "trained MixiT lies outside the theorem.",
+    note="The drift must be multiplied by the identity, which (2.4) omits and (A.7) prints as I_n. "
+    "As printed, the distribution of the correlation is .22 away. The rules judge the corrected "
+    "equation. In rules about distributions, the first number is the distance that two samples of "
+    "one distribution exceed in 1 % of the cases. The theorem needs mixing matrices W of variance "
+    "1/(nm). The code that made the tables mixes with 1/(n_h m) to 1/m, that is H to n times as "
+    "much, so trained MixiT lies outside the theorem.",
     flags=(MISPRINT,),
     also="version A",
 )
@@ -93,7 +94,8 @@ def table_6(when: str, preset: str, trains: str) -> Cell:
     return Cell(f"configs/mixit/covariance_depth.py:when={when},trains={trains},preset={preset}")
 
 
-WHOLE = ("trained whole", "trained whole, branches 4/L")  # the cells that decide the verdict
+# Only the cells that are trained whole decide the verdict.
+WHOLE = ("trained whole", "trained whole, branches 4/L")
 EMBEDDINGS = ("trained embeddings", "trained embeddings, branches 4/L")
 UNTRAINED = (
     "at initialisation",
@@ -148,13 +150,13 @@ COVARIANCE = Item(
     | depth_rules(WHOLE + EMBEDDINGS + UNTRAINED, "cosine"),
     metric="log_growth/covariance/random",
     note="In the paper MixiT trains everything but the mixing. The cells with trained embeddings "
-    "train MixiT as the random transformer is trained. The authors' script for text multiplies "
-    "branches by 4/L, their text does not; the cells with 4/L change nothing else. The printed "
-    "row is not monotone, so the rules use only growth from L = 2 to 32 and the order at each "
-    "depth. Our text is a chain of bigrams, with n = 32, rates .003 and .01, and embeddings of "
-    "standard deviation 1. The paper has WikiText and a rate of .0005; its code draws embeddings "
-    "with .02. It prints .00088 to .0026 where we measure 193 to 3,512. Before training our MixiT "
-    "is below the random transformer, except with the authors' script for text.",
+    "train MixiT as the random transformer is trained. The authors' script for text data "
+    "multiplies branches by 4/L, the paper does not; the cells with 4/L change nothing else. The "
+    "printed row is not monotone, so the rules use only growth from L = 2 to 32 and the order at "
+    "each depth. Our text is a chain of bigrams, with n = 32, rates .003 and .01, and embeddings "
+    "of standard deviation 1. The paper has WikiText and a rate of .0005; its code draws "
+    "embeddings with .02. It prints .00088 to .0026 where we measure 193 to 3,512. Before training "
+    "our MixiT is below the random transformer, except with the authors' script for text.",
     flags=(CODE_DIFFERS,),
     late=True,
 )

@@ -24,14 +24,14 @@ from experiments.papers.mixit.claims_common import (
 
 
 def error(arm: str, target: str, heads: int, readout: str = "mlp") -> Side:
-    """Returns the error of a layer with so many random heads; "mlp" adds a ReLU layer."""
+    """Returns a side: the error of a layer with so many random heads; "mlp" adds a ReLU layer."""
     return of("heads", f"error/{readout}/{arm}/{target}/H={heads}")
 
 
 UNIVERSAL = Item(
     "Theorem 5.1",
     "One layer of attention with enough frozen random heads, and an MLP, fits any causal "
-    "function, as (B.1) has it without positions; on a look-up MixiT stays behind.",
+    "function ((B.1) states it without positions); on a look-up MixiT stays behind.",
     {"heads": Cell("configs/mixit/universality.py")},
     {
         "on a look-up the error of 64 frozen heads with the MLP is .1 below that of any linear "
@@ -64,8 +64,8 @@ UNIVERSAL = Item(
         ),
     },
     metric="error/mlp/frozen_qk/lookup/H=64",
-    note="The theorem states existence without a rate: falling errors support it, and errors that "
-    "stay do not refute it by themselves. But (B.1) has no positions. Its features do not change "
+    note="The theorem states existence without a rate: falling errors support it, and constant "
+    "errors alone do not refute it. But (B.1) has no positions. Its features do not change "
     "when earlier tokens change places, so no number of heads and no MLP can find the previous "
     "token; MixiT, whose mixing depends on the position alone, finds it (error .08). With rotary "
     "positions this argument does not hold, and the error falls slowly. From "
@@ -89,17 +89,17 @@ SCALE = Item(
     },
     baseline="in_context_guess",
     note="The authors' code draws queries and keys with standard deviation .02. Frozen attention "
-    "then has logits of deviation .10 to .41 at its n = 256 to 1024, and .026 at n = 64, where "
-    "attention is almost uniform. With 1/sqrt(n) the deviation is 1 at any n, so our small "
-    "configs use it. Both are scored on all examples after 1,000 steps; there are no longer runs "
-    "with .02.",
+    "then has logits of deviation .10 to .41 at the paper's widths n = 256 to 1024, and .026 at "
+    "n = 64, where attention is almost uniform. With 1/sqrt(n) the deviation is 1 at any n, so our "
+    "small configs use it. Both cells are scored on all examples after 1,000 steps; no run with "
+    ".02 is longer.",
     flags=(OURS,),
     late=True,
 )
 
-WHOLE_BRANCHES, SMALL_BRANCHES = claims_theory.EMBEDDINGS
-measured = functools.partial(of, WHOLE_BRANCHES)
-COLLAPSE = Item(
+FULL_BRANCHES, SMALL_BRANCHES = claims_theory.EMBEDDINGS
+measured = functools.partial(of, FULL_BRANCHES)
+SUBSPACE = Item(
     "Section 5, subspace selection",
     "Rank collapse with depth explains why a random transformer, of which the embeddings alone "
     "are trained, works in a subspace.",
@@ -132,7 +132,7 @@ COLLAPSE = Item(
     "weaken the collapse and change nothing else: what the collapse explains must weaken too.",
 )
 
-IN_CONTEXT = ("retrieval", "hops")  # the tasks that need in-context reasoning
+IN_CONTEXT_TASKS = ("retrieval", "hops")  # the tasks that need in-context reasoning
 LITMUS = Item(
     "Section 5, litmus test",
     "MixiT is as good as Standard where a task needs no in-context reasoning, and fails in "
@@ -148,15 +148,15 @@ LITMUS = Item(
             accuracy_of(task)(f"mixit, {name}"), accuracy_of(task)(f"standard, {name}"), -0.02
         )
         for task, name in TASK_NAMES.items()
-        if task not in IN_CONTEXT
+        if task not in IN_CONTEXT_TASKS
     }
     | below("mixit, retrieval", "standard, retrieval", 0.2, UNSEEN, "in retrieval ")
     | below("mixit, k-hop", "standard, k-hop", 0.2, ONE_HOP, "in k-hop, on one-hop questions "),
     checks=below("mixit, k-hop", "standard, k-hop", 0.2, when="in k-hop, over all questions "),
     note="The paper decides which tasks need in-context reasoning. `experiments/litmus.py` runs "
     "this test for your own task. The paper's third example, the sentiment of reviews, needs the "
-    "Yelp data. The row fails by Dyck-1, where our Standard is right in 100 % and the published "
-    f"one in 95.8 %, less than our MixiT. {LONGER_NOTE} {UNSEEN_NOTE}",
+    "Yelp data. The row fails because of Dyck-1. There our Standard is right in 100 %; the "
+    f"published Standard has 95.8 %, less than our MixiT. {LONGER_NOTE} {UNSEEN_NOTE}",
     late=True,
 )
 
@@ -164,5 +164,5 @@ PAPER = Paper(
     "random_attention",
     "Is random attention sufficient for sequence modeling?",
     "version B of arXiv 2506.01115, anonymous",
-    (claims_theory.SDE, claims_theory.COVARIANCE, COLLAPSE, LITMUS, UNIVERSAL, SCALE),
+    (claims_theory.SDE, claims_theory.COVARIANCE, SUBSPACE, LITMUS, UNIVERSAL, SCALE),
 )

@@ -1,9 +1,13 @@
 """Claims of arXiv 2505.24333: rank collapse, entropy collapse and the theory of both.
 
-Numbers of the items in `late(..)` had been seen before their rules were written. Rules test the
-paper's statements; the exact theory is tested in checks, which do not decide the verdict. Claims on
-one layer of attention are in claims_attention.py, those on trained networks in claims_trained.py,
-claims_longer.py and claims_text.py.
+The rules of items in `late(..)` were written after numbers were known. Rules test the paper's
+statements, which are about the limit of many tokens T ("limit"). Checks test the exact theory at
+finite T ("exact"); they do not decide the verdict. `flags=(GROWS,)` marks claims that hold only as
+T grows without bound. Claims on one layer of attention are in claims_attention.py, those on trained
+networks in claims_trained.py, claims_longer.py and claims_text.py.
+
+beta is the strength of the scores, with the transition of attention at beta_c. alpha_SA is the
+residual weight of attention, with rank collapse below alpha_c.
 """
 
 import functools
@@ -16,7 +20,7 @@ from experiments.papers.two_failure_modes.claims_text import SIX_CURVES
 from experiments.papers.two_failure_modes.claims_trained import ENTROPY, LOSSES, LOW_RATE, line
 
 figure = functools.partial(cell_of, "two_failure_modes")
-COLLAPSE = 0.99  # the cosine above which tokens of a deep network count as alike
+COLLAPSED_COSINE = 0.99  # tokens of a deep network count as alike above this cosine
 
 ENCODER = Item(
     "Figure 2",
@@ -26,7 +30,7 @@ ENCODER = Item(
 
 TRAINABILITY = Item(
     "Figure 1c",
-    "Below a curve alpha_c(beta) the tokens of 60 layers become alike, above it they do not.",
+    "Below a curve alpha_c(beta) 60 layers make all tokens alike. Above it they do not.",
     {"diagram": figure("fig1_trainability"), "depths": figure("critical_alpha")},
     {
         "more than 99 % of networks collapse exactly below the paper's alpha_c(beta)": above(
@@ -37,10 +41,11 @@ TRAINABILITY = Item(
         ),
     },
     metric="limit_on_their_side",
-    note="sigma_V^2 = sigma_w^2 = .2, as in Section 2, is a factor beside alpha_SA^2. The paper's "
-    "algebra is printed for sigma_V = 1, with which its own trainable networks would collapse. It "
-    "gives no threshold for collapse; here rho_L > 0.99. In the diagram networks within 5 % of the "
-    "line belong to neither side; alpha_c itself is measured at beta = 0.02.",
+    note="We multiply alpha_SA^2 by sigma_V^2 = sigma_w^2 = .2, as in Section 2. The paper's "
+    "algebra is printed for sigma_V = 1, with which its own trainable networks would collapse. The "
+    "paper gives no threshold for collapse; ours is a cosine above 0.99 after the last layer. In "
+    "the diagram networks within 5 % of alpha_c are not counted. alpha_c itself is measured at "
+    "beta = 0.02.",
     checks={
         "more than 99 % of networks collapse exactly below the exact theory's alpha_c(beta)": above(
             of("diagram", "exact_on_their_side"), 0.99
@@ -52,16 +57,16 @@ TRAINABILITY = Item(
 PANELS = ((60, "0.02"), (12, "1.8"))  # layers, beta
 DEPTH = Item(
     "Figure 1d, e",
-    "60 layers collapse with alpha_SA = 1 and not with 1.5 or 2; the theory follows networks.",
+    "60 layers collapse with alpha_SA = 1 and not with 1.5 or 2. The theory agrees with networks.",
     {"depth": figure("fig1_depth")},
     {
         "60 layers collapse at alpha_SA = 1: the cosine is above .99": above(
-            "cosine_beta_0.02_alpha_1", COLLAPSE
+            "cosine_beta_0.02_alpha_1", COLLAPSED_COSINE
         ),
     }
     | {
         f"{layers} layers do not collapse at alpha_SA = {alpha}: the cosine is below .99": above(
-            COLLAPSE, f"cosine_beta_{beta}_alpha_{alpha}"
+            COLLAPSED_COSINE, f"cosine_beta_{beta}_alpha_{alpha}"
         )
         for layers, beta, alpha in ((60, "0.02", "1.5"), (60, "0.02", "2"), (12, "1.8", "1"))
     }
@@ -73,8 +78,8 @@ DEPTH = Item(
         for alpha in ("1", "1.5", "2")
     },
     metric="cosine_beta_0.02_alpha_1",
-    note="60 layers have beta = 0.02, 12 layers beta = 1.8. sigma_V^2 = sigma_w^2 = .2 is a factor "
-    "beside alpha_SA^2, as for Figure 1c.",
+    note="60 layers have beta = 0.02, 12 layers beta = 1.8. We multiply alpha_SA^2 by sigma_V^2 = "
+    "sigma_w^2 = .2, as for Figure 1c.",
     checks={
         f"{layers} layers, alpha_SA = 1: the exact theory is within .03 after a third of them": (
             near(
@@ -87,8 +92,8 @@ DEPTH = Item(
 
 DEPTH_OF_COLLAPSE = Item(
     "Section 1, alpha_c and depth",
-    "How much attention concentrates hardly depends on the network's width; alpha_c grows with its "
-    "depth.",
+    "The concentration of attention hardly depends on the width of the network. alpha_c grows with "
+    "its depth.",
     {"depths": figure("critical_alpha")},
     {
         f"alpha_c of {more} layers is .1 above that of {fewer}": above(
@@ -103,6 +108,7 @@ DEPTH_OF_COLLAPSE = Item(
         for beta, by in ((1, 0.02), (2, 0.05))
     },
     metric="alpha_c_60",
+    note="Y_q, the overlap of a row with itself, measures the concentration of attention.",
     checks={
         f"alpha_c of {layers} layers is that of the exact theory, within .05": near(
             f"alpha_c_{layers}", trivial("", f"exact_alpha_c_{layers}"), 0.05
@@ -127,13 +133,14 @@ TANH = Item(
         ),
     },
     metric="measured_sigma_w_2.5",
-    note="sigma_V = sigma_w, as in Section 2. With sigma_V = 1, the other run, the fixed point is "
-    "0.176 in place of 0.353.",
+    note="The rules are about the run with sigma_V = sigma_w, as in Section 2. The other run has "
+    "sigma_V = 1. Its fixed point is 0.176 in place of 0.353.",
 )
 
 NO_RESIDUAL = Item(
     "Figure C.3",
-    "Without residuals a signal reaches the second block only beyond the transition.",
+    "In a network without residual connections a signal reaches the second block only beyond the "
+    "transition.",
     {"chain": figure("figC3_no_residual")},
     {
         f"below the transition, at beta = {beta}, one block makes all tokens alike, within .02": (
@@ -147,7 +154,7 @@ NO_RESIDUAL = Item(
         ),
     },
     metric="cosine_1_beta_0.5",
-    note="At finite T one block does not collapse orthogonal tokens.",
+    note="At finite T one block does not make orthogonal tokens alike.",
     checks={
         "the exact theory is closer to networks than the limit": above(
             "limit_rms_error", "exact_rms_error"

@@ -1,7 +1,11 @@
 """Claims on one layer of attention: Figures 1a, b, 3, B.1, B.2, C.1 and Equations 10, 15.
 
-Rules compare with the paper's limit of many tokens. Checks compare with the exact theory at finite
-length.
+Rules compare networks with the paper's limit of many tokens T ("limit"). Checks compare them with
+the exact theory at finite T ("exact"), and do not decide the verdict. `flags=(GROWS,)` marks claims
+that hold only as T grows without bound. In `of("", metric)`, "" is the only cell of an item.
+
+Input tokens have the cosine rho. Attention maps it to SA(rho), from the overlap Y_q of a row with
+itself and the overlap Y_p of two rows. The transition is at beta_c.
 """
 
 import functools
@@ -26,7 +30,7 @@ LIMIT_OF_EXACT_THEORY = {
 
 MAPS = Item(
     "Figure 1a, b",
-    "Attention is uniform at beta = 0.1 and on few tokens at beta = 1.8.",
+    "Attention is uniform at beta = 0.1 and concentrates on few tokens at beta = 1.8.",
     {"maps": figure("fig1_maps")},
     {
         "at beta = 0.1 the entropy of a row is above .95 ln T": above(
@@ -42,22 +46,23 @@ MAPS = Item(
         ),
     },
     metric="entropy_fraction_beta_1.8",
-    note="An illustration of the limit, where no entropy is left at beta = 1.8: in the exact "
-    "theory the fraction is still .144 at T = 1e8.",
-    late=True,
+    note="In the limit, which the figure illustrates, the entropy is zero at beta = 1.8. In the "
+    "exact theory it is still .144 of ln T at T = 1e8.",
+    late=True,  # the rules were written after numbers were known
     flags=(MOVED,),
 )
 
 SCORES = Item(
     "Equation 10",
-    "Scores that share both tokens, one or none have covariances in the ratio 1, rho, rho^2.",
+    "The covariances of two scores with both tokens, one token or none in common are in the ratio "
+    "1, rho, rho^2.",
     {"heads": figure("eq10_scores")},
     {
-        f"at rho = {rho} scores that share {tokens} have covariance {power:g}, within .05": near(
-            f"{name}_rho_{rho}", power, 0.05
+        f"at rho = {rho} scores that share {tokens} have covariance {predicted:g}, within .05": (
+            near(f"{name}_rho_{rho}", predicted, 0.05)
         )
         for rho in (0.3, 0.6, 0.9)
-        for tokens, name, power in (
+        for tokens, name, predicted in (
             ("one token", "one", rho),
             ("no token", "none", round(rho**2, 2)),
         )
@@ -67,17 +72,19 @@ SCORES = Item(
 
 EXPONENTS = Item(
     "Equation 15",
-    "Below the transition the overlap of a row vanishes as T^(-1 + (beta/beta_c)^2).",
+    "Below the transition the overlap Y_q of a row vanishes as T^(-1 + (beta/beta_c)^2).",
     {"rows": figure("eq15_exponents")},
     {
+        # beta_c = sqrt 2
         f"at beta = {beta} the exponent is {-1 + beta**2 / 2:.2f}, within .05": near(
             f"exponent_beta_{beta}", trivial("", f"paper_exponent_beta_{beta}"), 0.05
         )
         for beta in (0.57, 0.85, 1.13)
     },
     metric="exponent_beta_0.85",
-    note="The printed exponent belongs to e^(-entropy), another Renyi order. Corrected: -1 + 2 b^2 "
-    "for b = beta/beta_c below 1/sqrt 3, then -(1-b^2)^2/(4b^2).",
+    note="The printed exponent belongs to e^(-entropy), which is of another Renyi order than Y_q. "
+    "With b = beta/beta_c the correct exponent is -1 + 2 b^2 for b below 1/sqrt 3, and "
+    "-(1-b^2)^2/(4b^2) above.",
     checks={
         f"at beta = {beta} the exponent is that of the exact theory, within .05": near(
             f"exponent_beta_{beta}", trivial("", f"exact_exponent_beta_{beta}"), 0.05
@@ -89,13 +96,14 @@ EXPONENTS = Item(
 
 PHASE = Item(
     "Figure 3",
-    "Is the limit, in which one layer of attention makes all tokens alike below beta_c(rho) and "
-    "not above, within .05 of networks?",
+    "In the limit one layer of attention makes all tokens alike below beta_c(rho) and not above. "
+    "Is the limit within .05 of networks?",
     {"phase": figure("fig3_phase")},
     {"the limit is within .05 of networks": within("limit_rms_error", 0.05)},
     metric="exact_rms_error_of_one_network",
-    note="Near rho = 0 one layer does not collapse: SA(0) = 1/(T Y_q). The paper calls networks "
-    "qualitatively as in the limit; this row judges by how much they differ (root mean square).",
+    note="Near rho = 0 one layer does not make tokens alike: SA(0) = 1/(T Y_q). The paper says "
+    "that networks agree with the limit qualitatively. This row judges the root mean square "
+    "difference.",
     checks=LIMIT_OF_EXACT_THEORY
     | {
         "the exact theory is closer to networks than the limit": above(
@@ -108,8 +116,8 @@ PHASE = Item(
 RATIO = "observed_over_predicted/rho="
 FINITE = Item(
     "Figure 3, finite size",
-    "In networks the transition is at a lower beta than in the limit, above all where tokens are "
-    "little alike.",
+    "In networks the transition is at a lower beta than in the limit. The difference is largest "
+    "where tokens are least alike.",
     {"phase": figure("fig3_phase")._replace(scales=("paper",))},
     {
         f"at rho = {rho} the transition of networks is below the predicted beta": above(
@@ -123,8 +131,8 @@ FINITE = Item(
         ),
     },
     metric=f"{RATIO}0.11",
-    note="The transition is where the cosine has fallen a tenth of the way from 1 to rho. Its "
-    "beta in networks is divided by that in the limit.",
+    note="The transition is where the cosine has fallen a tenth of the way from 1 to rho. The "
+    "metric is the transition's beta in networks divided by that in the limit.",
 )
 
 OVERLAP = Item(
@@ -133,8 +141,8 @@ OVERLAP = Item(
     {"rows": figure("figB1_overlap")},
     {"at T = 100,000 the limit is within .05 of rows": within("limit_rms_error_100000", 0.05)},
     metric="exact_rms_error",
-    note="The paper sees finite-size effects around the transition. Equation 15, which the figure "
-    "quotes below the transition, has a row of its own.",
+    note="The paper reports finite-size effects around the transition. Equation 15, which the "
+    "figure quotes below the transition, has a row of its own.",
     checks={
         "rows are within 4 standard errors of the exact theory": above(
             4.0, computed("", "exact_worst_z")
@@ -147,7 +155,7 @@ OVERLAP = Item(
 Y_P_SHARE = "Y_p/Y_q/rho="
 MOMENTS = Item(
     "Figure B.2",
-    "Y_p is sub-leading for long sequences, so that attention maps p to SA(p) as with Y_p = 0.",
+    "For long sequences Y_p is sub-leading, so that SA(p) is the same as for Y_p = 0.",
     {"moments": figure("figB2_moments")},
     {
         f"at rho = {rho} Y_p is a smaller share of Y_q at T = 1e8 than at the run's T": above(
@@ -164,7 +172,7 @@ MOMENTS = Item(
         ),
     },
     metric="exact_rms_error_p_rho_0.6",
-    note="Shares are the exact theory's at beta = 1.",
+    note="The shares Y_p/Y_q are those of the exact theory at beta = 1, without error.",
     checks={
         "at rho = 0.6 the exact SA(p) is closer to networks than that of the limit": above(
             "limit_rms_error_p_rho_0.6", "exact_rms_error_p_rho_0.6"
@@ -186,8 +194,8 @@ SPECTRUM = Item(
         for less, more in itertools.pairwise(("0.2", "0.5", "1", "1.8", "3"))
     },
     metric="radius_beta_1.8",
-    note="The paper states orders in T and no radius, such as T^(-1/2). Our run has a single T, so "
-    "no rule tests the orders.",
+    note="The paper states orders in T, such as T^(-1/2), and no radius. Our run has a single T, "
+    "so that no rule tests the orders.",
     checks={
         "at beta = 1.8 the radius is sqrt(Y_q - Y_p), our formula, within .05": near(
             "radius_beta_1.8", trivial("", "theory_radius_beta_1.8"), 0.05
@@ -197,7 +205,7 @@ SPECTRUM = Item(
 
 BETA_EFF = Item(
     "Appendix B.1",
-    "A usual initialisation of standard deviation 0.02 is beta_eff = 0.016 for BERT.",
+    "For BERT the usual initialisation of standard deviation 0.02 corresponds to beta_eff = 0.016.",
     {"maps": figure("fig1_maps")},
     {
         "a random head of BERT has the beta of the paper's formula, within .005": near(
@@ -205,8 +213,8 @@ BETA_EFF = Item(
         )
     },
     metric="bert_beta",
-    note="The fan-in is d, not d_head: beta_eff = 0.123. The printed 0.016 belongs to another "
-    "width. `python -m theory.advise --layers 12 --width 768 --heads 12 --length 512 --init-std "
-    "0.02` prints both.",
+    note="The fan-in is d, not d_head, which gives beta_eff = 0.123. The printed 0.016 belongs to "
+    "another width. `python -m theory.advise --layers 12 --width 768 --heads 12 --length 512 "
+    "--init-std 0.02` prints both.",
     flags=(MISPRINT,),
 )

@@ -1,11 +1,16 @@
-"""Claims about networks at initialisation that the paper's text makes without a figure."""
+"""Claims about networks at initialisation that the paper's text makes without a figure.
+
+A bare string such as "crossing_exponent" is a metric of the item's only cell, as is `of("", ..)`.
+`trivial("", ..)` is a baseline of this cell. `flags=(GROWS,)` marks claims that hold only as the
+number of tokens T grows without bound.
+"""
 
 from experiments.ledger.item import GROWS, Item, cell_of
 from experiments.ledger.rules import above, near, of, trivial
 
 LENGTHS = {"lengths": cell_of("two_failure_modes", "lengths")}
 LONGEST = 262_144  # tokens of the longest rows
-TENTH = -1.0  # log10
+LOG10_OF_TENTH = -1.0
 
 GRADIENTS = Item(
     "Section 1, vanishing gradients",
@@ -19,18 +24,19 @@ GRADIENTS = Item(
             by=1.0,
         ),
         "under rank collapse the gradient at the input of 60 blocks is below a tenth of that at "
-        "the output": above(TENTH, "log10_stream/rank_collapse"),
+        "the output": above(LOG10_OF_TENTH, "log10_stream/rank_collapse"),
     },
     metric="log10_queries_keys/rank_collapse",
-    note="The paper cites an earlier work, which states it of queries and keys. Both networks have "
-    "60 blocks and beta = .02, with alpha_SA = 1 and 2, as in Figure 1d. A tenth is our threshold.",
+    note="The paper cites an earlier work, which states the claim of queries and keys. Both "
+    "networks of the rules have 60 blocks and beta = .02, as in Figure 1d. alpha_SA is 1 for rank "
+    "collapse and 2 for the trainable network. The threshold of a tenth is ours.",
     checks={
         "under rank collapse the gradient falls faster per block than in a trainable "
         "network": above("slope/trainable", "slope/rank_collapse"),
         "in a trainable network the gradient at the input is above a tenth of that at the "
-        "output": above("log10_stream/trainable", TENTH),
+        "output": above("log10_stream/trainable", LOG10_OF_TENTH),
         "under entropy collapse the gradient at the input is above a tenth of that at the "
-        "output": above("log10_stream/entropy_collapse", TENTH),
+        "output": above("log10_stream/entropy_collapse", LOG10_OF_TENTH),
         "tokens of the first network are alike: their cosine is above .99": above(
             "cosine/rank_collapse", 0.99
         ),
@@ -52,8 +58,9 @@ SCALING = Item(
         "262,144": near(f"entropy/scaled/T={LONGEST}", "entropy/scaled/T=64", 0.1),
     },
     metric="crossing_exponent",
-    note="Softmax rows of independent scores. The tolerances are ours. The exact theory has the "
-    "same power between 64 and 262,144 tokens, .305, and reaches .49 between 1e12 and 1e15.",
+    note="The rows are softmax rows of independent scores. The tolerances are ours. In the exact "
+    "theory the exponent is .305 between 64 and 262,144 tokens, as measured, and .49 between 1e12 "
+    "and 1e15.",
     flags=(GROWS,),
 )
 
@@ -68,16 +75,16 @@ CONDENSED = Item(
         for beta in (2, 3)
     },
     metric=f"overlap/beta=3/T={LONGEST}",
-    note="A statement of the limit. At T = 262,144 the exact theory has .373 and .572, where the "
-    "limit is .293 and .529. Figure B.1 compares the whole curve at T = 100,000, whose numbers had "
-    "been seen.",
-    late=True,
+    note="The claim is about the limit of many tokens, where the overlaps are .293 and .529. In "
+    "the exact theory at T = 262,144 they are .373 and .572. Figure B.1 compares the whole curve "
+    "at T = 100,000. We knew its numbers when we wrote these rules.",
+    late=True,  # the rules were written after numbers were known
 )
 
 ORDERS = Item(
     "Appendix C.1, orders in T",
-    "The bulk of eigenvalues has a radius of order T^(-1/2) if the variance of the scores is "
-    "fixed, and a larger order if it is ln T.",
+    "If the variance of the scores is fixed, the bulk of eigenvalues has a radius of order "
+    "T^(-1/2). If the variance is ln T, the order is larger.",
     LENGTHS,
     {
         "with a fixed variance the radius falls as T^(-1/2), within .1 in the exponent": near(
@@ -86,7 +93,7 @@ ORDERS = Item(
         "with the variance ln T the exponent is above -.4": above("radius_exponent/scaled", -0.4),
     },
     metric="radius_exponent/scaled",
-    note="Square matrices of 64 to 512 tokens with independent scores.",
+    note="The matrices are square, with 64 to 512 tokens and independent scores.",
 )
 
 ITEMS = (GRADIENTS, SCALING, CONDENSED, ORDERS)

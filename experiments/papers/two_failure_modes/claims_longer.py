@@ -4,9 +4,10 @@ The rules were written before their runs. Before they were fixed, the two ends o
 0.5 and 4, the higher rate) ran once; no rule was changed after that.
 
 Why T = 32: a network must first learn which positions are neighbours. Until then it stays at the
-loss of single frequencies, at this width for 1,200 steps at T = 32 and for 2,300 at T = 64, and
-five times as long at a fifth of the rate. Why 8 layers: 60 layers of width 32 or 64 were tried at
-rates from 1e-3 to 1e-2. After 1,500 steps they had learned single frequencies only, in any regime.
+loss of token frequencies. At this width that takes 1,200 steps at T = 32 and 2,300 at T = 64; a
+fifth of the learning rate takes five times as long. Why 8 layers: 60 layers of width 32 or 64 were
+tried at rates from 1e-3 to 1e-2. After 1,500 steps they had learned token frequencies only, in any
+regime. Rows with `late=True` have rules that were written after numbers were known.
 """
 
 import functools
@@ -30,7 +31,7 @@ ends_at = functools.partial(of, metric="attention_entropy_end")
 
 SHARED = {"task.window": "32", "train.batch_size": "16"}
 LONG = {"train.steps": "8000", "train.eval_every": "1000"}
-# curve -> (variant of the config, beta, alpha_SA); the paper's: 60 layers with beta = 0.02 and
+# curve -> (variant of the config, beta, alpha_SA). The paper has 60 layers with beta = 0.02 and
 # alpha = 2, 1.5 or 1, and 12 layers with beta = 1.8. With 8 layers alpha_c is 0.32 at beta = 0.5.
 CURVES = {
     "trainable, alpha = 2": ("trainable", "0.5", "2.0"),
@@ -62,8 +63,8 @@ def six_curves(beta: str, alpha_sa: str) -> dict[str, str]:
 
 LOSSES = Item(
     "Figure 1f, T = 32",
-    "Networks fail to train below alpha_c and at the paper's beta = 1.8 as well; between, they do "
-    "not.",
+    "Networks fail to train below alpha_c, and at the paper's beta = 1.8 as well. Between these "
+    "regimes they train.",
     {
         name: small("fig1_losses", variant, six_curves(beta, alpha_sa))
         for name, (variant, beta, alpha_sa) in CURVES.items()
@@ -71,8 +72,8 @@ LOSSES = Item(
     costs_loss(COLLAPSED, TRAINABLE) | fails_to_train(*COLLAPSED),
     metric="loss",
     baseline="unigram_loss",
-    note=f"{FAILS} The paper's networks of 60 and of 12 layers differ in depth too; here all have "
-    "8, on a chain of characters, and the same rates to choose from.",
+    note=f"{FAILS} The paper's networks have 60 or 12 layers. Here all have 8, learn a chain of "
+    "characters, and choose from the same learning rates.",
     late=True,
 )
 
@@ -80,8 +81,8 @@ HIGH, LOW = by_beta(small, "fig4_entropy"), by_beta(small, "figC2_low_rate", "lo
 
 ENTROPY = Item(
     "Figure 4, T = 32",
-    "Beyond beta = sqrt 2 attention collapses to a few tokens and stays there, and losses rise; "
-    "below it attention stays diverse.",
+    "Beyond beta = sqrt 2 attention collapses to a few tokens and stays there, and losses rise. "
+    "Below sqrt 2 attention stays diverse.",
     HIGH,
     {
         "at beta = 4.0 the entropy ends below a tenth of ln T": above(0.1, ends_at("beta=4.0")),
@@ -92,8 +93,8 @@ ENTROPY = Item(
     | losses_agree(0.05),
     "loss",
     "unigram_loss",
-    "On this chain the neighbours of a masked character determine it, so that a network which "
-    "learns attends to few tokens at any beta; in the paper's text attention stays diverse.",
+    "On this chain the neighbours of a masked character determine it. A network that learns "
+    "attends to few tokens at any beta. On the paper's text attention stays diverse.",
     checks={
         "at beta = 1.8 the entropy ends below its start": above(
             starts_at("beta=1.8"), ends_at("beta=1.8")

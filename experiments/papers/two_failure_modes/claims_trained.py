@@ -1,7 +1,8 @@
 """Claims on trained networks: Figures 1f, 4 and C.2, and the line beta_c of Figure 1c.
 
 A network "learns no more than frequencies" if it ends at most .1 nats below the loss of a predictor
-that knows token frequencies only. The paper calls that: it fails to train.
+that knows token frequencies only ("unigram_loss"). The paper says that such a network fails to
+train.
 """
 
 import functools
@@ -14,7 +15,7 @@ figure = functools.partial(cell_of, "two_failure_modes")
 loss = functools.partial(of, metric="loss")
 starts_at = functools.partial(of, metric="attention_entropy_start")
 
-LEARNS_NOTHING = 0.1  # nats below the loss of frequencies
+LEARNS_NOTHING = 0.1  # nats below the loss of frequencies, at most
 FAILS = (
     "A network learns no more than frequencies if it ends at most .1 nats below the loss of token "
     "frequencies; the paper says that it fails to train."
@@ -23,7 +24,7 @@ BETAS = ("0.5", "1.0", "1.4", "1.8", "3.0", "4.0")
 
 
 def fails_to_train(*cells: str) -> dict[str, Rule]:
-    """Returns the rules that cells end at most .1 nats below the loss of frequencies."""
+    """Returns the rules that cells end at most .1 nats below the loss of token frequencies."""
     return {
         f"{cell.replace('_', ' ').replace('=', ' = ')} learns no more than frequencies": above(
             loss(cell), trivial(cell, "unigram_loss"), -LEARNS_NOTHING
@@ -48,7 +49,10 @@ def by_beta(cell_at: Callable[[str, str], Cell], file: str, prefix: str = "") ->
 
 
 def costs(beta: str, lower: str, rate: str = "") -> dict[str, Rule]:
-    """Returns the rule that a beta ends at a higher loss than a lower one; `rate` may be "low "."""
+    """Returns the rule that the loss is higher at `beta` than at `lower`.
+
+    `rate` is "low " for runs at the smaller learning rate.
+    """
     when = "at the smaller rate " if rate else ""
     return {
         f"{when}beta = {beta} ends at a higher loss than beta = {lower}": above(
@@ -69,8 +73,8 @@ def losses_agree(within: float) -> dict[str, Rule]:
 COLLAPSED = ("rank_collapse", "entropy_collapse")
 LOSSES = Item(
     "Figure 1f",
-    "Networks that start in rank or entropy collapse fail to train, and those that start between "
-    "do not.",
+    "Networks that start in rank or entropy collapse fail to train. Networks that start between "
+    "these regimes train.",
     {
         regime: figure("fig1_losses", f"variant={regime}")
         for regime in ("trainable", "rank_collapse", "entropy_collapse")
@@ -90,12 +94,12 @@ def variant(file: str, name: str) -> Cell:
 HIGH, LOW = by_beta(variant, "fig4_entropy"), by_beta(variant, "figC2_low_rate", "low ")
 ENTROPY = Item(
     "Figure 4",
-    "Beyond beta = sqrt 2 training is prevented; below it losses do not depend on beta.",
+    "Beyond beta = sqrt 2 training is prevented. Below sqrt 2 losses do not depend on beta.",
     HIGH,
     costs("4.0", "0.5") | costs("1.8", "1.0") | losses_agree(0.03) | fails_to_train("beta=4.0"),
     "loss",
     "unigram_loss",
-    f"{FAILS} The entropies, which the figure shows too, are in the row of T = 32.",
+    f"{FAILS} The figure's entropies are in the row 'Figure 4, T = 32'.",
 )
 MITIGATED = "A smaller learning rate mitigates entropy collapse, which should be avoided anyhow."
 MITIGATES = {
@@ -116,7 +120,7 @@ LOW_RATE = Item(
 
 
 def line(cells: dict[str, Cell]) -> Item:
-    """Returns the row on the line beta_c, seen in the entropies with which networks start."""
+    """Returns the row that tests the line beta_c by the entropies of attention before training."""
     return Item(
         "Figure 1c, the line beta_c",
         "Does the entropy of attention show the transition at beta_c = sqrt 2 in networks of 32 "
@@ -132,7 +136,7 @@ def line(cells: dict[str, Cell]) -> Item:
             ),
         },
         "attention_entropy_start",
-        note="Entropies are those before training of the networks of Figure 4, T = 32. The exact "
-        "theory has no jump at any length in use either (Figure 1a, b).",
+        note="The entropies are those of the networks of 'Figure 4, T = 32' before training. The "
+        "exact theory has no jump at any length in use either (Figure 1a, b).",
         flags=(GROWS, OURS),
     )

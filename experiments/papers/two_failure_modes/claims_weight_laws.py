@@ -9,7 +9,7 @@ CONDENSED = "crossing_beta"  # the beta at which the entropy of a row is half of
 
 HYPERPARAMETERS = Item(
     "Section 1, beta_c and hyperparameters",
-    "The critical variance of queries and keys does not depend on hyperparameters of the model.",
+    "The critical variance of queries and keys does not depend on the model's hyperparameters.",
     LAWS,
     {
         f"attention of {heads} heads condenses at the beta of 1 head, within .1": near(
@@ -23,9 +23,9 @@ HYPERPARAMETERS = Item(
         )
     },
     metric=f"{CONDENSED}/width=256/heads=16",
-    note="Attention condenses where the entropy of a row of 512 tokens is half of ln T. Heads are "
-    "those of the first block, which does not see depth and MLPs. They have 16 to 1,024 "
-    "dimensions. The tolerance is ours.",
+    note="Attention condenses at the beta where the entropy of a row of T = 512 tokens is half of "
+    "ln T. The heads are those of the first block, which does not depend on depth and MLPs. They "
+    "have 16 to 1,024 dimensions. The tolerance is ours.",
 )
 
 LAW = Item(

@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.ledger.rules import HELD, NOT_HELD
 from experiments.ledger.statistics import Number
-from experiments.papers.mixit.claims_theory import of_one_law
+from experiments.papers.mixit.claims_theory import follow_sde
 from experiments.papers.mixit.sde_paths import ks, quantities
 from experiments.papers.two_failure_modes import claims_weight_laws, weight_laws
 from jaxformer.models.encoder import EncoderSpec
@@ -41,7 +41,7 @@ def test_the_printed_drift_fails_theorem_2_1_in_the_correlation_only():
     for name in ("log_trace", "correlation"):
         for drift, other in (("corrected", corrected), ("printed", printed)):
             distance = Number(ks(*(v[name][np.isfinite(v[name])] for v in (law, other))))
-            finding = of_one_law(name).judge(
+            finding = follow_sde(name).judge(
                 "", lambda side, d=distance: NOISE if side.metric == "ks_noise" else d
             )
             verdicts[drift, name] = finding.verdict
