@@ -8,7 +8,12 @@ import numpy as np
 from jaxformer.runtime import figure_style
 
 STEPS = 20  # points that are looked at between two of a curve
-MAPS = {figure_style.AMOUNT, f"{figure_style.AMOUNT}_r", figure_style.SIGNED, "Blues"}
+MAPS = {
+    figure_style.SEQUENTIAL_MAP,
+    f"{figure_style.SEQUENTIAL_MAP}_r",
+    figure_style.DIVERGING_MAP,
+    "Blues",
+}
 
 
 def faults(figure: Any, is_headed: bool = False) -> list[str]:

@@ -79,7 +79,13 @@ def main(argv: Sequence[str]) -> int:
 def _figure(length: int, beta_B: np.ndarray, limit_BxR: np.ndarray, exact_BxR: np.ndarray) -> Any:
     figure, axes = new_figure(2, (PAGE, 2.3), sharey=True)
     rho = np.linspace(0, 1, 400)[:-1]
-    look = {"origin": "lower", "aspect": "auto", "cmap": figure_style.AMOUNT, "vmin": 0, "vmax": 1}
+    look = {
+        "origin": "lower",
+        "aspect": "auto",
+        "cmap": figure_style.SEQUENTIAL_MAP,
+        "vmin": 0,
+        "vmax": 1,
+    }
     titles = ("the paper's limit, $T\\to\\infty$", f"exact, $T={length}$")
     for axis, values, title in zip(axes, (limit_BxR, exact_BxR), titles):
         image = axis.imshow(values.T, extent=(0, beta_B[-1], 0, 1), **look)

@@ -2,8 +2,10 @@
 
     jaxformer trainability --layers 60 --length 128 --out trainability.png
 
-Networks below alpha_c(beta) are in rank collapse, networks right of beta_c(0) = sqrt(2) in entropy
-collapse; the others can train. The default variances are taken from arXiv 2505.24333, figure 1c.
+beta is the scale of the scores, alpha_SA the residual weight of attention. Networks below
+alpha_c(beta) are in rank collapse. Networks right of beta_c(0) = sqrt(2), the transition of
+orthogonal tokens, are in entropy collapse. The others can train. The default variances are taken
+from arXiv 2505.24333, figure 1c.
 The command writes a png, pdf or svg, and an npz file with the numbers.
 """
 
@@ -54,14 +56,21 @@ def _parse(argv: Sequence[str]) -> Any:
     add = parser.add_argument
     add("--layers", type=int, default=60, help="depth L (60)")
     add("--length", type=int, default=128, help="tokens T (128)")
-    overlaps_help = "exact at T tokens, the limit, the paper's heuristic"
+    overlaps_help = "exact: at T tokens; limit: of many tokens; heuristic: the paper's"
     add("--overlaps", choices=OVERLAPS, default="exact", help=overlaps_help)
-    add("--epsilon", type=float, default=0.01, help="collapse: rho > 1 - epsilon")
+    add("--epsilon", type=float, default=0.01, help="collapse is a cosine above 1 - epsilon")
     add("--beta-max", type=float, default=2.5, help="largest beta (2.5)")
     add("--alpha-max", type=float, default=3.0, help="largest alpha_SA (3)")
     add("--alpha-mlp", type=float, default=1.0, help="residual weight of the MLP (1)")
-    add("--sigma-v2", type=float, default=0.2, help="value variance x fan-in")
-    add("--sigma-w2", type=float, default=0.2, help="MLP variance x fan-in")
+    add(
+        "--sigma-v2",
+        type=float,
+        default=0.2,
+        help="variance of the value weights times their fan-in",
+    )
+    add(
+        "--sigma-w2", type=float, default=0.2, help="variance of the MLP weights times their fan-in"
+    )
     add("--sigma-b2", type=float, default=4e-4, help="MLP bias variance")
     add("--activation", default="relu", help="activation of the MLP (relu)")
     add("--points", type=int, default=200, help="grid points per axis (200)")
@@ -83,7 +92,7 @@ def _parse(argv: Sequence[str]) -> Any:
 
 def _figure(args: Any, cosine_BxA: np.ndarray, alpha_c_B: np.ndarray) -> Any:
     figure, (axis,) = new_figure(1, (COLUMN, 2.5))
-    look = {"cmap": f"{figure_style.AMOUNT}_r", "vmin": -4, "vmax": 0}
+    look = {"cmap": f"{figure_style.SEQUENTIAL_MAP}_r", "vmin": -4, "vmax": 0}
     log_distance = np.log10(np.maximum(1 - cosine_BxA, 1e-6))
     extent = (0, args.beta_max, 0, args.alpha_max)
     image = axis.imshow(log_distance.T, extent=extent, origin="lower", aspect="auto", **look)
@@ -105,11 +114,11 @@ def _name_regions(axis: Any, beta_max: float, alpha_max: float, alpha_c: float) 
     look = {"ha": "center", "va": "center", "fontsize": figure_style.SMALL}
     look["bbox"] = {"boxstyle": "round", "facecolor": "white", "alpha": 0.85, "edgecolor": "none"}
     beta = BETA_C / 2 if beta_max > BETA_C else beta_max / 2
-    low = float(np.clip(alpha_c, 0, alpha_max))
-    if low > 0.1 * alpha_max:
-        axis.text(beta, low / 2, "rank collapse", **look)
-    if low < 0.8 * alpha_max:
-        axis.text(beta, (low + alpha_max) / 2, "trainable", **look)
+    boundary = float(np.clip(alpha_c, 0, alpha_max))
+    if boundary > 0.1 * alpha_max:
+        axis.text(beta, boundary / 2, "rank collapse", **look)
+    if boundary < 0.8 * alpha_max:
+        axis.text(beta, (boundary + alpha_max) / 2, "trainable", **look)
     if beta_max > 1.2 * BETA_C:
         axis.text((BETA_C + beta_max) / 2, 0.65 * alpha_max, "entropy\ncollapse", **look)
 

@@ -3,13 +3,12 @@
 import csv
 import functools
 import io
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from experiments.cli.describe import csv_text
-from experiments.ledger.validate_record import LARGEST, is_number, text
+from experiments.ledger.validate_record import LARGEST, is_number, read_text
 
 MAX_CURVE_ROWS = 30
 HEAD = ("step", "split", "metric")
@@ -23,7 +22,7 @@ class CurveFile(Mapping):
 
     def __init__(self, file: Path):
         self.file = file
-        of_csv(text(file))  # raises ValueError for a damaged file
+        of_csv(read_text(file))  # raises ValueError for a damaged file
 
     def __getitem__(self, split: str) -> Any:
         return _parsed(self.file)[split]
@@ -37,7 +36,7 @@ class CurveFile(Mapping):
 
 @functools.lru_cache(64)
 def _parsed(file: Path) -> Curves:
-    return of_csv(text(file))
+    return of_csv(read_text(file))
 
 
 def of_rows(rows: Iterable[Mapping[str, Any]]) -> Curves:
@@ -45,13 +44,15 @@ def of_rows(rows: Iterable[Mapping[str, Any]]) -> Curves:
     rows, curves = list(rows), {}
     separate = ("validation", "signal")  # kinds of row that are thinned separately
     training = [row for row in rows if not row.keys() & {*separate}]
-    kinds = [training, *([row for row in rows if kind in row] for kind in separate)]
-    for row in itertools.chain(*map(_thin, kinds)):
+    thinned = _thin(training)
+    for kind in separate:
+        thinned += _thin([row for row in rows if kind in row])
+    for row in thinned:
         splits = {name: value for name, value in row.items() if isinstance(value, Mapping)}
         splits["training"] = {n: v for n, v in row.items() if n != "step" and n not in splits}
         for split, metrics in splits.items():
             for name, values in metrics.items():
-                for metric, numbers in _columns(name, values):
+                for metric, numbers in _metrics(name, values):
                     curve = curves.setdefault(split, {}).setdefault(metric, [])
                     curve.append((row["step"], numbers))
     return curves
@@ -70,14 +71,15 @@ def as_csv(curves: Curves) -> str:
 
 
 def of_csv(table: str) -> Curves:
-    """Parses the text of `as_csv`; raises ValueError with one line."""
+    """Parses the text of `as_csv`; raises ValueError with a message of one line."""
     head, *lines = csv.reader(io.StringIO(table))
     if tuple(head[: len(HEAD)]) != HEAD:
-        raise ValueError(f"its curves should begin with {', '.join(HEAD)}, got {head[:3]}")
+        raise ValueError(f"the curves should begin with {', '.join(HEAD)}, got {head[:3]}")
     curves: Curves = {}
     for step, split, metric, *cells in lines:
         numbers = [float(x) if x else None for x in cells]
-        if not sum(map(abs, filter(None, numbers))) < LARGEST:  # also if one of them is NaN
+        total = sum(abs(x) for x in numbers if x is not None)
+        if not total < LARGEST:  # also if a number, and with it the total, is infinite or NaN
             raise _not_finite(metric, int(step), numbers)
         curves.setdefault(split, {}).setdefault(metric, []).append((int(step), numbers))
     return curves
@@ -94,10 +96,10 @@ def checked(curves: Curves) -> Curves:
 
 
 def _not_finite(metric: str, step: Any, numbers: Any) -> ValueError:
-    return ValueError(f"its curve of {metric} has {numbers!r:.60} at step {step!r}")
+    return ValueError(f"the curve of {metric} has {numbers!r:.60} at step {step!r}")
 
 
-def _columns(name: str, values: Any) -> list[tuple[str, list[float | None]]]:
+def _metrics(name: str, values: Any) -> list[tuple[str, list[float | None]]]:
     """Returns (metric, a value for each member) of each metric that a row has under a name.
 
     The values may be one number, a number for each member, or a list for each member. Each position
@@ -112,4 +114,5 @@ def _columns(name: str, values: Any) -> list[tuple[str, list[float | None]]]:
 def _thin(rows: list[Any]) -> list[Any]:
     """Returns evenly spaced rows, including the last."""
     every = -(-len(rows) // MAX_CURVE_ROWS) or 1
-    return rows[::-1][::every][::-1]
+    first = (len(rows) - 1) % every
+    return rows[first::every]

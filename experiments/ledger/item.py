@@ -30,7 +30,7 @@ FLAGS = {
     OURS: "the paper does not claim it; the row is not counted with its claims.",
     LATE: "numbers of these runs had been seen before the rule was written.",
     EDGE: "a rate outside the grid might be better for a run behind the row.",
-    UNTRAINED: "a run behind the row knows less than how frequent each answer is.",
+    UNTRAINED: "a run behind the row has a higher loss than a predictor of answer frequencies.",
     OUTSIDE: "the claim excludes the learning rate or the length of our runs; the row is not "
     "counted with the claims.",
     EASY: "even a random network passes; the row is not counted with the claims.",
@@ -59,7 +59,7 @@ class Item(NamedTuple):
     metric: str = "accuracy"  # of the published values
     baseline: str = ""  # the strongest trivial predictor among the records' baselines
     note: str = ""  # a caveat: a misprint, an inconsistency, a difference of our setting
-    defines: str = ""  # where the repository has it, if it is a drawing or a table of settings
+    defines: str = ""  # for a drawing or a table of settings: where the repository has its content
     needs: str = ""  # data or weights that the repository lacks
     late: bool = False  # the rules were written after numbers of the row were known
     checks: Mapping[str, Rule] = {}  # additional checks by sentence; they decide nothing
@@ -159,6 +159,7 @@ def _with_cells(item: Item, paper: str, by_text: Mapping[str, Rule]) -> dict[str
     only_cell = next(iter(item.cells)) if len(item.cells) == 1 else ""
     rules = {}
     for text, rule in by_text.items():
+        # A side without a metric is a constant and needs no cell.
         left, right = (s._replace(cell=s.cell or only_cell) if s.metric else s for s in rule.sides)
         named_cells = [cell for side in (left, right) if side.metric for cell in side.cells]
         for cell in named_cells:

@@ -131,7 +131,7 @@ def _check_companion(name: str, record: Record) -> None:
             validate_record.check_arrays(record.table)
             table(record.table)
         else:
-            validate_record.rows(validate_record.text(record.table))
+            validate_record.rows(validate_record.read_text(record.table))
 
 
 def _problem(where: str, error: Exception) -> str:

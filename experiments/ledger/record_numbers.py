@@ -51,7 +51,7 @@ def record_number(
       value: {"mean", "sem", "n"} of the record.
       members: the record's members; those that were not chosen do not count.
       metric: the name, which tells shares from losses.
-      trials: the number of outcomes of a seed, each 0 or 1, whose share the metric is.
+      trials: how many outcomes, each 0 or 1, the metric of one seed averages.
     """
     chosen = [m for m in members if m.get("chosen", True) and isinstance(m.get("metrics"), Mapping)]
     scores: dict[int, Any] = {m.get("seed", 0): m["metrics"].get(metric) for m in chosen}
@@ -59,18 +59,22 @@ def record_number(
     by_seed = {seed: score["mean"] for seed, score in scores.items()}
     sem = math.nan if value["sem"] is None else float(value["sem"])
     if abs(sem) < 1e-12 * abs(value["mean"]):
-        sem = 0.0  # a mean of equal numbers has a standard error of rounding
+        sem = 0.0  # the seeds are equal, and their standard error is a rounding error
     if diverged(members):
         sem, by_seed = math.nan, {}  # the remaining seeds are no fair sample
     test, is_share = test_error(scores.values()), metric.startswith(SHARE_PREFIXES)
     number = Number(value["mean"], sem, value["n"] or 1, test, is_share, by_seed)
     if test or not is_zero_or_one(number):
         return number
+    # Outcomes count singly if all are equal. Otherwise each seed counts as one.
     return number._replace(trials=number.n * (trials if number.mean in (0, 1) else 1))
 
 
 def is_zero_or_one(number: Number) -> bool:
-    """Returns whether each seed's value is 0 or 1: no other values with this mean spread as far."""
+    """Returns whether each seed's value is 0 or 1.
+
+    Values between 0 and 1 reach the variance mean (1 - mean) only if each is 0 or 1.
+    """
     mean, n = number.mean, number.n
     if n < 2 or not 0 <= mean <= 1:
         return False
@@ -78,7 +82,7 @@ def is_zero_or_one(number: Number) -> bool:
 
 
 def number_over_seeds(scores: Mapping[int, Any], metric: str) -> Number:
-    """Returns the mean of one score a seed: a number or {"mean", "sem", "n"}."""
+    """Returns the mean over seeds. The score of a seed is a number or {"mean", "sem", "n"}."""
     as_maps = [score for score in scores.values() if isinstance(score, Mapping)]
     values = {s: v["mean"] if isinstance(v, Mapping) else v for s, v in scores.items()}
     by_seed = {s: math.nan if v is None else float(v) for s, v in values.items()}
@@ -109,7 +113,8 @@ def diverged(members: Sequence[Mapping]) -> list[int]:
 def test_error(scores: Iterable[Mapping]) -> float:
     """Returns the standard error of the test set, the root mean square over the seeds.
 
-    Answers that are all right (or all wrong) have no spread, yet the next may differ: at least 1/n.
+    Answers that are all right (or all wrong) have no spread, but further answers may differ. Their
+    error is 1/n.
     """
     errors = [
         max(score["sem"], 1 / score["n"] if score["sem"] == 0 else 0.0)

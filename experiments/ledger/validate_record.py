@@ -33,7 +33,7 @@ def regular_file(file: Path, max_bytes: float = math.inf) -> Path:
     return file
 
 
-def text(file: Path) -> str:
+def read_text(file: Path) -> str:
     """Returns the text of a file of at most MAX_TEXT_BYTES."""
     return regular_file(file, MAX_TEXT_BYTES).read_text(encoding="utf-8")
 
@@ -41,7 +41,7 @@ def text(file: Path) -> str:
 def content(file: Path) -> Any:
     """Returns the JSON value of a file."""
     try:
-        return json.loads(text(file))
+        return json.loads(read_text(file))
     except RecursionError:
         raise ValueError("its JSON is nested too deeply") from None
 

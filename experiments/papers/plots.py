@@ -130,7 +130,7 @@ def heat(axis, U, names, limit: float = 0.0):
       The image, for a colour bar. Panels with the same `limit` can share one.
     """
     limit = limit or np.abs(U).max()
-    image = axis.imshow(U, cmap=figure_style.SIGNED, vmin=-limit, vmax=limit)
+    image = axis.imshow(U, cmap=figure_style.DIVERGING_MAP, vmin=-limit, vmax=limit)
     axis.spines[:].set_visible(True)
     if len(names) > MAX_WRITTEN_SIZE:
         axis.set(xticks=[], yticks=[])

@@ -105,7 +105,7 @@ class LocalExecutor(Executor):
 
     def start(self, job: Job) -> bool:
         """Starts a job in a free slot; returns False if another launcher or run has it."""
-        if (log := job.claim_log()) is None:
+        if (log := job.claim_log()) is None:  # another process has locked the log
             return False
         if job.restart:
             shutil.rmtree(job.workdir, ignore_errors=True)
@@ -148,7 +148,8 @@ class LocalExecutor(Executor):
 def run_environment(slot: Slot) -> dict[str, str]:
     """Returns the environment variables of a run in a slot.
 
-    Slurm's variables are left out: the run is no task of a Slurm job that contains the launcher.
+    Slurm's variables are left out, so that a run does not take itself for a task of the launcher's
+    Slurm job.
     """
     inherited = {n: text for n, text in os.environ.items() if not n.startswith("SLURM_")}
     return inherited | dict(slot.environment)

@@ -1,7 +1,8 @@
 """Plans the runs that the ledger lacks, and orders them by information per time. No run starts.
 
-The order of the runs:
-  1. runs of tables whose verdict lacks at most two runs; the runs of the cheapest rule come first
+A table of a paper has rules, each a comparison of its runs. They decide its verdict. The order of
+the runs:
+  1. runs of tables that lack at most two runs; of these, the runs of the cheapest rule come first
   2. runs of the other tables, in the same order
   3. runs that no rule needs
   4. runs that are recorded with fewer seeds than demanded
@@ -144,7 +145,7 @@ def _plan_run(cell: Cell, name: CellName, records, scale: str, seeds: int, estim
         if sets_seeds and seeds != flags.to_dict(config)["n_seeds"]:
             overrides["n_seeds"] = str(seeds)
             config = flags.load_with_overrides(text, overrides)
-        larger_scales = cell.scales[: cell.scales.index(scale)]
+        larger_scales = cell.scales[: cell.scales.index(scale)]  # the largest scale is first
         # A record of a larger scale also fills the cell.
         keys = {key, *(cell_key(cell, other) for other in larger_scales)}
     except UserError:
@@ -164,6 +165,7 @@ def _lacking_keys(
     """Returns the keys of the open runs of each rule that this scale can decide."""
     keys = []
     for rule in item.rules.values():
+        # A side without a cell is a constant.
         names = [name for side in rule.sides if side.cell for name in side.cells]
         runs = [by_cell[CellName(paper.key, item.name, name)] for name in names]
         if all(run.is_open or run.state == DONE for run in runs):

@@ -16,7 +16,7 @@ def table_of(record: Record) -> str:
     if record.table is None:
         return ""
     is_npz = record.table.suffix == ".npz"
-    text = table(record.table) if is_npz else validate_record.text(record.table)
+    text = table(record.table) if is_npz else validate_record.read_text(record.table)
     return DECIMAL.sub(lambda match: f"{float(match[0]):.4g}", text)
 
 
@@ -28,7 +28,7 @@ def array_of(record: Record, name: str) -> np.ndarray:
         validate_record.check_arrays(record.table)
         with np.load(record.table) as arrays:
             return arrays[name]
-    rows = validate_record.rows(validate_record.text(record.table))
+    rows = validate_record.rows(validate_record.read_text(record.table))
     lines = [(indices, values) for array, indices, *values in rows[1:] if array == name]
     if not lines:
         raise KeyError(name)

@@ -31,13 +31,13 @@ def table(widths: list[int]) -> dict:
     _, settings = solve.setup(flags.load_config(CONFIG))
     temperature = settings["temperature"]
     with jax.enable_x64(True):
-        data = problem.example(settings["seed"], **settings["task"])
-        matrices = [data.solve(width, temperature).U for width in widths]
-        accuracy = [data.accuracy_at(U, temperature) for U in matrices]
-        limit = data.accuracy_at(np.eye(len(data.names)), temperature)
-    upper = np.triu_indices(len(data.names))
+        example = problem.example(settings["seed"], **settings["task"])
+        matrices = [example.solve(width, temperature).U for width in widths]
+        accuracy = [example.accuracy_at(U, temperature) for U in matrices]
+        limit = example.accuracy_at(np.eye(len(example.names)), temperature)
+    upper = np.triu_indices(len(example.names))
     triangles = [[float(f"{x:.4g}") for x in np.asarray(U)[upper]] for U in matrices]
-    content = {"widths": widths, "names": data.names, "U": triangles}
+    content = {"widths": widths, "names": example.names, "U": triangles}
     return content | {"accuracy": accuracy, "gp_limit": limit}
 
 

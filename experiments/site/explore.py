@@ -1,7 +1,8 @@
 """Two charts with sliders: a phase diagram, and the order parameter against the width N.
 
 The browser computes both charts from tables in the page. The phase diagram uses the overlaps of
-theory.rem with fewer coefficients, which changes them by at most 1e-3. The order parameter uses
+the random energy model, the Chebyshev series of theory.rem with fewer coefficients. This changes
+them by at most 1e-3. The order parameter uses
 order.json. Both charts need scripts.
 """
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxformer.core.errors import UserError
 from jaxformer.runtime import figure_style
 
-SEQUENTIAL, DIVERGING = "Blues", figure_style.SIGNED
+SEQUENTIAL, DIVERGING = "Blues", figure_style.DIVERGING_MAP
 MIN_HEIGHT = 1.5  # inches, so that labels fit beside few rows
 
 

@@ -25,7 +25,7 @@ from jaxformer.io.atomic_files import (
     with_checksum,
     without_checksum,
 )
-from jaxformer.runtime.processes import agree, any_process, on_host
+from jaxformer.runtime.processes import any_process, from_process_0, on_host
 
 MAX_ATTEMPTS = 50  # of a reader, while a writer replaces the files that it reads
 CheckNote = Callable[[dict[str, Any]], str]  # note -> why the run's other files are damaged, or ""
@@ -150,9 +150,9 @@ def _agreed_steps(steps: list[int], all_processes: bool) -> list[int]:
     """Returns the steps that process 0 sees. A shared disk may show them to others later."""
     if not all_processes:
         return steps
-    n_steps = agree(len(steps))
-    padded = [*steps, *[0] * n_steps]  # `agree` ignores the values of other processes
-    return [agree(step) for step in padded[:n_steps]]
+    n_steps = from_process_0(len(steps))
+    padded = [*steps, *[0] * n_steps]  # `from_process_0` ignores the values of other processes
+    return [from_process_0(step) for step in padded[:n_steps]]
 
 
 def _try_step(folder: Path, step: int, check_note: CheckNote) -> tuple[Checkpoint | None, str]:

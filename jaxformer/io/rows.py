@@ -27,9 +27,9 @@ class Rows:
         self._length, self._hash = 0, None
 
     def read(self, expected: Fingerprint | None = None) -> list[Row]:
-        """Reads all complete rows; raises a UserError if they do not have their fingerprint.
+        """Reads all complete rows; raises a UserError if they do not match their fingerprint.
 
-        A last line is omitted if its process was killed while it wrote it.
+        An incomplete last line is skipped: its writer was killed.
 
         Args:
             expected: the stored fingerprint. A process that writes the rows uses its own.
@@ -44,7 +44,7 @@ class Rows:
         for number, line in enumerate(content.split(b"\n")[:-1], 1):
             try:
                 rows.append(json.loads(line))
-                rows[-1]["step"]
+                rows[-1]["step"]  # raises if this is no row
             except (ValueError, TypeError, KeyError, RecursionError):
                 raise UserError(f"{self.file} is damaged: line {number} is no row.") from None
         return rows

@@ -33,7 +33,7 @@ from jaxformer.io.atomic_files import (
 from jaxformer.io.file_lock import refuse_links, try_lock
 from jaxformer.io.rows import Fingerprint, Row, Rows
 from jaxformer.runtime.environment import environment
-from jaxformer.runtime.processes import agree, is_writer
+from jaxformer.runtime.processes import from_process_0, is_writer
 
 ROWS = "rows"  # the field of result.json that holds the fingerprint of metrics.jsonl
 # {file: {required field: its type}}
@@ -168,18 +168,18 @@ def open_workdir(path: str | Path, config: Mapping[str, Any]) -> Iterator[Workdi
     """
     workdir = Workdir(path)
     if not is_writer():
-        if not agree(0):
+        if not from_process_0(0):
             raise UserError("process 0 of this job could not open the workdir; see its message.")
         yield workdir
         return
     is_open = False
     try:
         with _open_as_writer(workdir, config):
-            is_open = bool(agree(1))
+            is_open = bool(from_process_0(1))
             yield workdir
     except (UserError, OSError):
         if not is_open:
-            agree(0)
+            from_process_0(0)
         raise
 
 

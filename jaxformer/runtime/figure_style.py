@@ -19,7 +19,7 @@ from jaxformer.io.atomic_files import write_atomically
 COLUMN, PAGE = 8 / 2.54, 16 / 2.54  # inches
 # Okabe and Ito: distinct for colour-blind readers.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-AMOUNT, SIGNED = "cividis", "RdBu_r"  # colour maps; white is zero in the second
+SEQUENTIAL_MAP, DIVERGING_MAP = "cividis", "RdBu_r"  # white is zero in the second
 ENDINGS = (".png", ".pdf", ".svg")
 TITLE, TEXT, SMALL, SMALLEST = 8.0, 7.0, 6.5, 6.0  # points
 LINE = 1.2  # height of a line divided by its font size
@@ -52,7 +52,7 @@ LOOK: dict[Any, Any] = {
     "lines.linewidth": 1.2,
     "lines.markersize": 3.5,
     "hatch.linewidth": 0.6,
-    "image.cmap": AMOUNT,
+    "image.cmap": SEQUENTIAL_MAP,
     "image.interpolation": "nearest",  # sharp cells and small files
     "savefig.dpi": 150,  # for a screen; pdf and svg are for print
     "pdf.fonttype": 42,  # text remains text in an editor

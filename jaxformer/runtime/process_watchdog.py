@@ -1,7 +1,7 @@
 """A heartbeat between the processes of a job, so that all end soon after one dies, hangs or fails.
 
-Process 0 listens, every other process connects to it, and both ends send a byte each second. The
-other processes react to four events:
+Process 0 listens, every other process connects to it, and both ends send a byte each second. A
+process reacts to four events of another:
 
     connection closed          the process was killed: they end at once
     silence of HANG_SECONDS    the process hangs or was stopped: they end

@@ -1,8 +1,8 @@
 """Several processes as one job: joining, leaving, agreeing, and ending together.
 
 Every process runs the same program on its own devices. Process 0 writes the records. Decisions that
-depend on a clock or a signal must be the same in all processes, so they go through `agree` (process
-0 decides) or `any_process`.
+depend on a clock or a signal must be the same in all processes, so they go through
+`from_process_0` (process 0 decides) or `any_process`.
 """
 
 import os
@@ -133,7 +133,7 @@ def is_writer() -> bool:
     return jax.process_index() == 0
 
 
-def agree(value: int) -> int:
+def from_process_0(value: int) -> int:
     """Returns the value of process 0 in every process."""
     if jax.process_count() == 1:
         return value
@@ -142,7 +142,7 @@ def agree(value: int) -> int:
 
 def barrier() -> None:
     """Waits until every process of the job calls it."""
-    agree(0)
+    from_process_0(0)
 
 
 def any_process(flag: bool) -> bool:

@@ -39,8 +39,8 @@ def check_devices(devices: Any) -> None:
     """Raises UserError unless these are settings of devices."""
     if not (devices is None or isinstance(devices, DeviceSettings)):
         raise UserError(
-            "devices must be DeviceSettings(data=2) or others of jaxformer.core.settings; got "
-            f"{devices!r}."
+            "devices must be a DeviceSettings of jaxformer.core.settings, such as "
+            f"DeviceSettings(data=2); got {devices!r}."
         )
 
 
@@ -130,7 +130,7 @@ def optimizers_of(
         optimizer = optim.AdamW(weight_decay=1e-3)
     if not isinstance(optimizer, Mapping):
         for label in sorted(labels):
-            if hint := did_you_mean(label, [FROZEN]):
+            if hint := did_you_mean(label, [FROZEN]):  # a misspelt "frozen" would be trained
                 raise UserError(f"the label {label!r} does not freeze.{hint}")
         optimizer = dict.fromkeys(sorted(labels), optimizer)
     return user_optimizers(optimizer, partitions, shapes, name)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.core import sharding
-from jaxformer.runtime.processes import agree
+from jaxformer.runtime.processes import from_process_0
 from jaxformer.training.callbacks import EVERY_DISPATCH, Callback, Dispatch
 
 MAX_DISPATCH_STEPS = 100
@@ -98,7 +98,9 @@ def fit(
     while done < steps:
         next_steps = [callback.next_step(done) for callback in callbacks]
         events = [steps, *(event for event in next_steps if event != EVERY_DISPATCH)]
-        n = agree(_dispatch_length(done, events, align, step_seconds, feed.steps_left(done)))
+        n = from_process_0(
+            _dispatch_length(done, events, align, step_seconds, feed.steps_left(done))
+        )
         started, waited = time.perf_counter(), feed.waited
         rows = feed.read(done)
         is_first = not step_seconds

@@ -16,7 +16,7 @@ from jaxformer.core.settings import TrainSettings
 from jaxformer.io.atomic_files import dumps
 from jaxformer.io.checkpoint_writer import Checkpoints
 from jaxformer.io.run_folder import Workdir
-from jaxformer.runtime.processes import agree, largest
+from jaxformer.runtime.processes import from_process_0, largest
 from jaxformer.runtime.progress import Interrupt, Progress, Stopwatch
 from jaxformer.tasks.task import Batch, Scores
 from jaxformer.training import signal
@@ -37,11 +37,11 @@ CHECKPOINTS = 10  # a run of any length saves at least this many
 class Session(Callback):
     """The state of a run on the host.
 
-    As the last callback it writes the rows of each dispatch, saves a checkpoint every SAVE_SECONDS
-    and ends training after a signal.
+    As the last callback it writes the rows of each dispatch (a call of the compiled program, one or
+    more steps), saves a checkpoint every SAVE_SECONDS and ends training after a signal.
     """
 
-    setup: Setup  # of the current phase
+    setup: Setup  # of the current phase; each phase trains other parameters
     settings: TrainSettings
     workdir: Workdir
     checkpoints: Checkpoints | None
@@ -85,7 +85,7 @@ class Session(Callback):
         # A stop waits for the end of a row, because a checkpoint cannot store a part of one.
         stop = bool(signal_number) and not self.unwritten
         self.ending_signal = signal_number if stop else 0
-        is_due = bool(agree(int(time.monotonic() - self.saved_at > SAVE_SECONDS)))
+        is_due = bool(from_process_0(int(time.monotonic() - self.saved_at > SAVE_SECONDS)))
         if stop or is_due or self.is_finished(step):
             self.save(state, step)
         if self.settings.throughput and (self.speed.is_due() or step == self.settings.steps):
@@ -274,7 +274,7 @@ class Session(Callback):
         )
 
     def _logged_metrics(self) -> list[dict[str, float]]:
-        """Returns each member's probes and signal in their first and last row."""
+        """Returns the first and last values of train.probes and train.signal for each member."""
         rows = self.workdir.rows()
         losses = [row for row in rows if "loss" in row]
         probes = self.settings.probes if losses else ()  # a run may end before its first row

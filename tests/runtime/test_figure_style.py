@@ -24,7 +24,7 @@ def drawn(width=figure_style.PAGE, columns=2, words="Squares grow faster than li
     return figure
 
 
-def image(axis, most=1.0, colours=figure_style.SIGNED):
+def image(axis, most=1.0, colours=figure_style.DIVERGING_MAP):
     return axis.imshow(np.eye(3), cmap=colours, vmin=-most, vmax=most)
 
 

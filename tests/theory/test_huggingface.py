@@ -67,7 +67,7 @@ def test_well_known_models(tmp_path):
 
     t5 = read(tmp_path, config_json.T5).architecture
     assert t5.score_variance == pytest.approx(1) and t5.sigma_v2 == pytest.approx(1)
-    assert t5.sigma_22 == pytest.approx(1) and t5.activation == "relu" and not t5.gated
+    assert t5.sigma_2_squared == pytest.approx(1) and t5.activation == "relu" and not t5.gated
     gated = read(tmp_path, config_json.T5 | {"feed_forward_proj": "gated-gelu"}).architecture
     assert gated.gated and gated.activation == "gelu_tanh"
 

@@ -52,7 +52,7 @@ def _judge(question: Question) -> dict[str, Any]:
     keys, limit = np.exp(layers.entropy), least_keys(length)
     collapsed = np.flatnonzero(layers.cosine[1:] > 1 - epsilon) + 1
     ratio = gradient.ratio
-    has_signal = layers.norm[0] > 0 and net.sigma_v2 + net.sigma_22 > 0
+    has_signal = layers.norm[0] > 0 and net.sigma_v2 + net.sigma_2_squared > 0
     faults = {
         "no signal": not has_signal,
         "rank collapse": bool(layers.cosine[-1] > 1 - epsilon),
@@ -85,7 +85,7 @@ def _judge(question: Question) -> dict[str, Any]:
         "alpha_to_boundary": _finite(alpha - alpha_c),
         "alpha_mlp": net.alpha_mlp,
         "sigma_v2": net.sigma_v2,
-        "sigma_w2": net.sigma_12,
+        "sigma_w2": net.sigma_1_squared,
         "sigma_b2": net.std_bias**2,
         "activation": net.activation,
         "epsilon": epsilon,

@@ -1,9 +1,11 @@
 """Linear associative memory with noisy labels: Theorem 3 and Figure 18.
 
 The paper is "Distributional associations vs in-context reasoning" (arXiv 2406.03068, Section 4.3
-and Appendices G and H). `predict` follows three logits, `measure` follows the whole matrix W, and
-both return a `Memory` along the gradient flow. `random_embedding` measures Figure 18, for which
-there is no formula. The memory is one matrix, so nothing here uses the library's models.
+and Appendices G and H). `predict` integrates the three logits that differ: those of the right
+label, the noise and any other label. `measure` integrates the whole matrix W. Both return a
+`Memory` along the gradient flow. `KINDS` names the two forms in which W is integrated.
+`random_embedding` simulates Figure 18, which has no formula. The memory is one matrix, so nothing
+here uses the library's models.
 
 Letters of the paper: n inputs, labels 1 .. n and the noise label n + 1; alpha the probability of
 the noise; e and u input and output embeddings; W the memory. Shape letters: N inputs, J = N + 1

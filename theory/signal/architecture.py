@@ -43,7 +43,7 @@ class Architecture:
     std_v: float
     std_1: float  # W_1; in a gated MLP both W_gate and W_up
     std_2: float
-    # Scores are score_scale q.k: 1/sqrt(head_width), in muP 1/head_width, in T5 1.
+    # Factor of q.k in the scores: usually 1/sqrt(head_width); 1/head_width in muP, 1 in T5.
     score_scale: float
     kv_heads: int = 0  # heads of keys and values in grouped-query attention; 0: as many as heads
     std_o: float | None = None  # None: no output projection after attention
@@ -113,12 +113,12 @@ class Architecture:
         return self.width * self.std_v**2 * output
 
     @property
-    def sigma_12(self) -> float:
+    def sigma_1_squared(self) -> float:
         """sigma_1^2: variance of the MLP's hidden layer before the activation."""
         return self.width * self.std_1**2
 
     @property
-    def sigma_22(self) -> float:
+    def sigma_2_squared(self) -> float:
         """sigma_2^2: variance of the MLP's output for hidden units of variance 1."""
         return self.mlp_width * self.std_2**2
 

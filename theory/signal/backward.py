@@ -15,7 +15,8 @@ the attended token, but is counted at the querying token. Correlations of gradie
 scores of different tokens are neglected: they vanish as tokens become alike.
 
 `theory.signal.recursion` defines C, m, u and Y_q. The variances s12, s22, sV2 and sa2 are
-`sigma_12`, `sigma_22`, `sigma_v2` and `score_variance` of `theory.signal.architecture`.
+`sigma_1_squared`, `sigma_2_squared`, `sigma_v2` and `score_variance` of
+`theory.signal.architecture`.
 
 In the code g_q (K,) is G_tt of a token of each cell, and g_p (K, K) is G_tu of two tokens.
 """

@@ -1,4 +1,8 @@
-"""A claim about Theorem 2.1 that both versions of the MixiT paper make in Section 2."""
+"""A claim about Theorem 2.1 that both versions of the MixiT paper make in Section 2.
+
+The row is listed once, under version B. "The equation" is the SDE of the theorem's limit. `above(a,
+b)` states a > b. `checks` do not decide the verdict.
+"""
 
 from experiments.ledger.item import Cell, Item
 from experiments.ledger.rules import above, near, of
@@ -9,7 +13,7 @@ VANISHING_GRADIENT = -1.0
 
 
 def correlation(source: str, tau: float):
-    """Returns a side: the median |correlation| of two tokens at depth / width = tau."""
+    """Returns one side of a rule: the median |correlation| of two tokens at depth / width = tau."""
     return of("", f"correlation/{source}/tau={tau:g}")
 
 
