@@ -3,7 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from experiments.confirmation.judgement import CONFIRMED, NOT_YET_RUN, ORDER, REVERSED, Confirmed
+from experiments.confirmation.judgement import (
+    CONFIRMED,
+    DECIDED,
+    NOT_YET_RUN,
+    ORDER,
+    REVERSED,
+    Confirmed,
+)
 from experiments.confirmation.published import Confirmations
 from experiments.ledger.ledger import Row
 from experiments.ledger.rules import HELD, NOT_HELD, OPEN
@@ -21,6 +28,8 @@ def short_text(row: Confirmed) -> str:
     """Returns the outcome of a confirmation as a short text, such as "confirmed, 5 new seeds"."""
     if row.outcome == NOT_YET_RUN:
         return "not yet run with new seeds"
+    if row.outcome in DECIDED.values():
+        return f"{row.verdict} with {_seeds(row)}"
     return f"{row.outcome}, {_seeds(row)}"
 
 
