@@ -18,7 +18,7 @@ UNTRAINED = "a run ends above the unigram loss"
 EDGE = "the best learning rate is at the edge of its grid"
 OUTSIDE = "protocol outside the claim"
 EASY = "the setting is too easy for the rule to fail"
-MOVED = "a rule that failed stands beside the claim"
+MOVED = "a rule that failed is a check, because the claim lacks it"
 EXTENDED = "seeds were added after numbers were seen"
 NOT_COUNTED = (OURS, OUTSIDE, EASY)
 FLAGS = {
@@ -34,7 +34,7 @@ FLAGS = {
     OUTSIDE: "the claim excludes the learning rate or the length of our runs; the row is not "
     "counted with the claims.",
     EASY: "even a random network passes; the row is not counted with the claims.",
-    MOVED: "the paper's sentence does not contain that rule, which was noticed after it failed.",
+    MOVED: "the paper's sentence does not contain that rule. This was noticed after it failed.",
     EXTENDED: "a run behind the row has more seeds than its config; an interval that is looked at "
     "twice is right less often than 95 %.",
 }
