@@ -1,4 +1,4 @@
-"""`jaxformer.train`, a run without a config file, and `jaxformer.plan`, the cost of its step."""
+"""`train` runs a training without a config file, and `plan` returns the cost of one step."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -83,7 +83,7 @@ def train(
 
     Args:
       task: the source of examples, and the loss (`jaxformer.tasks`).
-      model: a module of `jaxformer.models`, or a wrapped one, built for this task.
+      model: a module of `jaxformer.models`, or one of `jaxformer.wrap`, built for this task.
       partition: (pattern, label) rules over parameter paths; the first full match wins, and
         "frozen" is not trained. Default: everything is trained.
       steps: training steps; no default.
@@ -95,7 +95,7 @@ def train(
         {label: one of these}. Default AdamW with weight decay 1e-3. A complete optax optimizer such
         as `optax.adamw(1e-2)` has its own learning rate: leave out `learning_rate`, `schedule` and
         `warmup`; `clip` is then 0 unless given. A transformation without a rate, such as
-        `optax.scale_by_adam()`, uses all of these. An optimizer that would train uphill is refused.
+        `optax.scale_by_adam()`, uses all four. An optimizer that would train uphill is refused.
       optimizer_name: identifies optax transformations in a `workdir`; a call with another name is
         refused. Without a name only the structure of their state is compared.
       unfreeze: (step, rules) in increasing order; from this step on these rules hold. Default ().
@@ -179,8 +179,8 @@ def plan(
         plan.peak, plan.fits, plan.step_seconds
 
     Args:
-      task: as in `train`; `TokenTask(length)` of `jaxformer.training.cost.published` stands for any
-        text.
+      task: as in `train`; for text, use `TokenTask(length)` of
+        `jaxformer.training.cost.published`.
       model: as in `train`, or the config.json of a published model: its file, or its content.
       partition: as in `train`.
       target: "v5e:4x4", "v5p:2x2x1", "v6e:2x2", "h100:8", "h100:2x8" (hosts x GPUs), "h200:8",
@@ -199,7 +199,7 @@ def plan(
     machine = parse_target(target)
     if isinstance(model, str | Path | Mapping):
         task, model = published.shapes_only(task, model)
-    one_device = DeviceSettings(data=1)
+    one_device = DeviceSettings(data=1)  # of this machine; the plan has the mesh of the target
     prepared = _prepare(task, model, partition, steps=steps, devices=one_device, **arguments)
     setup = max((phase.setup for phase in prepared.phases), key=state_bytes)
     plan_of = plan_inference if inference else plan_step
@@ -288,6 +288,7 @@ def _prepare(
 
 def _config_json(name: str, members: Population, sections: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the content of config.json for a run without a config file."""
+    # The scale "own" is no preset.
     config = {"name": name, "recipe": "library", "arguments": {"scale": "own"}, **sections}
     config |= {"seed": members.seeds[0], "n_seeds": len(members.seeds), "seeds": members.seeds}
     config_digest = config_hash(config)

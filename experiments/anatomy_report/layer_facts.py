@@ -23,7 +23,7 @@ HEAD = re.compile(r"block_(\d+)/attn/head_(\d+)")
 
 
 class LayerFacts(NamedTuple):
-    """Scores and entropies of one block on the clean prompts.
+    """Scores and entropies of one block on the clean (not corrupted) prompts.
 
     The logit lens applies the output layer of the network to the states before and after the block.
     """
@@ -47,7 +47,7 @@ def of_layers(measured: Measured, interval: Callable) -> tuple[LayerFacts, ...]:
     """Returns the facts of each block.
 
     Args:
-        measured: the prompts in the network.
+        measured: the states and answers of the network on the prompts.
         interval: a function of the scores (B,) that returns (mean, half width, ..).
     """
     blocks, answers = measured.blocks, measured.answers
@@ -106,8 +106,8 @@ def attention_maps(
     chosen, n_heads = {}, getattr(model.spec, "heads", 0)
     for part in parts:
         match = HEAD.fullmatch(part)
-        block, head = (int(match[1]), int(match[2])) if match else (0, n_heads)
-        if block >= blocks.n_blocks or head >= n_heads:
+        block, head = map(int, match.groups()) if match else (-1, -1)
+        if not (0 <= block < blocks.n_blocks and 0 <= head < n_heads):
             raise UserError(f"expected a head such as block_1/attn/head_0, got {part!r}.")
         chosen[part] = block, head
     values = blocks.forward(jnp.asarray(tokens_BxT), [WEIGHTS]).values

@@ -83,7 +83,7 @@ def _first_screen(report: "Report") -> str:
         picture = network(report.training, int(report.settings.get("layers", 1)))
         return f'<div class="first"><div>{picture}</div><div>{sentences}</div></div>'
     if report.inside is not None:
-        tables = page_inside.effect_tables(report.inside, report.effects)
+        tables = page_inside.effect_tables(report.effects)
         return (
             f'<div class="first model"><div>{sentences}</div>'
             f"<div>{tables}{_legend(report.inside)}</div></div>"
@@ -191,7 +191,7 @@ def _inside(report: "Report") -> list[str]:
     parts = []
     # Without trained variants, the first screen has the tables of effects.
     if report.training is not None and report.training.rows:
-        tables = page_inside.effect_tables(inside, report.effects)
+        tables = page_inside.effect_tables(report.effects)
         parts = ["<h2>What each part of the trained network does</h2>", _legend(inside), tables]
     parts += [
         f"<p>Not measured: {escape(f'{m}: {why}')}.</p>" for m, why in inside.left_out.items()

@@ -16,8 +16,11 @@ MAP_CELL = 12  # pixels of a cell of an attention map
 MIN_WEIGHT = 0.02  # attention below it is too pale to be drawn
 
 
-def effect_tables(inside: Inside, decided: Sequence[DecidedEffect]) -> str:
-    """Returns a table of blocks and components for each method; a bold effect is decided."""
+def effect_tables(decided: Sequence[DecidedEffect]) -> str:
+    """Returns a table of blocks and components for each method.
+
+    An effect is bold if its comparison is decided, after the correction for many comparisons.
+    """
     by_method = {m: [d for d in decided if d.effect.method == m] for m in METHODS}
     tables = {method: _table(rows) for method, rows in by_method.items() if rows}
     return views("effects", tables)

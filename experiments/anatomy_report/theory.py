@@ -54,7 +54,7 @@ def lines(subject: Subject, params: Any = None) -> list[str]:
 
 
 def _head_scores(subject: Subject, params: Any) -> list[str]:
-    """Returns the scores of the heads in the order parameter, and in the trained weights."""
+    """Returns how much each head is used: by the predicted order parameter and by the weights."""
     model = subject.network.model
     spec = model.spec
     if math.prod(spec.heads) > MAX_ATTENTION_PATHS:
@@ -133,7 +133,10 @@ def sde_numbers(phi_PxMxM: jax.Array) -> tuple[float, float]:
 
 
 def _mixing_std(spec: Any) -> float:
-    """Returns the standard deviation of the mixing: its root mean square if heads differ."""
+    """Returns the standard deviation of the mixing, its root mean square over the heads.
+
+    With "spread" the heads have standard deviations between two values.
+    """
     if spec.mixing_scale != "spread":
         sizes = spec.heads, spec.length, spec.width
         return float(mixing_std(jax.random.key(0), spec.mixing_scale, *sizes)[0])

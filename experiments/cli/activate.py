@@ -1,7 +1,7 @@
-"""Ends a command with the activation hint if its Python lacks JAX.
+"""Ends a command with the hint to activate the environment.
 
-Commands import it as `cli.activate`, because Python always puts a script's own folder on the path.
-Their parent package `experiments` may be missing from the path.
+A command imports this module after an import of JAX or `experiments` failed. It imports it as
+`cli.activate`, because Python always puts a script's own folder on the path.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The confirmations that the result pages show: VERDICTS.json, completed by the plan."""
+"""The confirmations that the result pages show: VERDICTS.json and the rows not yet run."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,11 +7,11 @@ from experiments.confirmation import judgement, plan
 from experiments.confirmation.judgement import NOT_YET_RUN, Confirmed
 from jaxformer.core.errors import UserError
 
-Confirmations = Mapping[tuple[str, str], Confirmed]  # by (paper, item), in the order of the list
+Confirmations = Mapping[tuple[str, str], Confirmed]  # by (paper, item), sorted by judgement.ORDER
 
 
 def read(folder: Path) -> dict[tuple[str, str], Confirmed]:
-    """Returns the confirmation of each planned row; reversed rows come first.
+    """Returns the confirmation of each planned row. Rows with a reversed verdict come first.
 
     Raises UserError if the plan or the verdicts were edited, or belong to different plans.
 
@@ -28,7 +28,18 @@ def read(folder: Path) -> dict[tuple[str, str], Confirmed]:
             f"{verdicts} belongs to another plan; `jaxformer confirm judge` writes it again."
         )
     waiting = [
-        Confirmed(row.paper, row.item, NOT_YET_RUN, row.verdict, "", row.seeds, "", "", None, {})
+        Confirmed(
+            row.paper,
+            row.item,
+            outcome=NOT_YET_RUN,
+            exploratory=row.verdict,
+            verdict="",
+            seeds=row.seeds,
+            primary="",
+            primary_verdict="",
+            primary_q=None,
+            rules={},
+        )
         for row in planned.rows
     ]
     rows = {(row.paper, row.item): row for row in (*waiting, *judged)}

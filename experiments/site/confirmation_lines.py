@@ -29,7 +29,7 @@ def short_text(row: Confirmed) -> str:
     if row.outcome == NOT_YET_RUN:
         return "not yet run with new seeds"
     if row.outcome in DECIDED.values():
-        return f"{row.verdict} with {_seeds(row)}"
+        return f"in the first runs; {row.verdict} with {_seeds(row)}"
     return f"{row.outcome}, {_seeds(row)}"
 
 

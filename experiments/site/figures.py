@@ -67,7 +67,7 @@ def picture(record: Record, caption: str = "") -> Figure:
 
 
 def shown_runs(row: Row) -> dict[str, str]:
-    """Maps the cell of each run whose picture is shown to a caption about the omitted runs.
+    """Returns {cell: caption} of the runs whose pictures are shown. Captions name omitted runs.
 
     If several runs have one config, or a rule takes the mean of several cells, only the first is
     shown. If the configs of more than three runs differ only in numbers, the first and the last are
@@ -109,10 +109,12 @@ def _omit(captions: dict[str, str], names: Sequence[str]) -> None:
 
 def curves(records: dict[str, Record], metric: str, levels: dict[str, float]) -> Figure:
     """Returns curves of training loss and validation metric: mean and range over seeds."""
-    metrics = {name: _validated(record, metric) for name, record in records.items()}
-    metric = next(iter(metrics.values()))
+    metric_of_run = {name: _validated(record, metric) for name, record in records.items()}
+    metric = next(iter(metric_of_run.values()))
     loss = [_curve(name, record, "training", "loss") for name, record in records.items()]
-    score = [_curve(name, record, "validation", metrics[name]) for name, record in records.items()]
+    score = [
+        _curve(name, record, "validation", metric_of_run[name]) for name, record in records.items()
+    ]
     ends = ", ".join(f"{s.label} {s.y[-1]:.3f}" for s in score if s.y)
     caption = f"Validation {metric.replace('_', ' ')} at the end: {ends}."
     steps, panels = Axis("training step"), []

@@ -17,8 +17,8 @@ keeps them fixed. The paths of all parameters are
     block_i/mlp/in/kernel            if F is not 0
     block_i/mlp/out/kernel           if F = W2 relu(W1 x)
 
-`activation_points` lists the activations. The activation "queries" is q^T Wk, where q = Wq x or x,
-and "keys" is x. With rotary positions they are the rotated q and Wk x.
+`activation_points` lists the activations. Wk is applied to the queries, so that "queries" is q^T Wk
+(q = Wq x, or x) and "keys" is x. With rotary positions they are the rotated q and the rotated Wk x.
 """
 
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class RecallSpec:
     scale_scores: bool = True  # divide scores by sqrt(d)
     positions: str = "random"  # p_t: random | sin_cos | rotary (turns queries and keys) | none
     embed_std: float = 1.0  # std of E's entries; 1/sqrt(d) is the authors' `sqrtd_embeddings`
-    tie_output: bool = False  # U = E/sqrt(d), and the logits are divided by sqrt(d) again
+    tie_output: bool = False  # logits E x / d, in place of U x
     parallel: bool = False  # F reads x instead of x + attention
     causal: bool = True  # a token attends to itself and earlier tokens only, s <= t
     dtype: Any = float  # of the computation; float is float32, or float64 under x64
@@ -151,7 +151,7 @@ class Attention(nn.Module):
             q_BxTxN, k_BxTxN = rotate_head(q_BxTxN), rotate_head(matrix_product(x_BxTxN, key_NxN))
             q_BxKxN = take_positions(q_BxTxN, positions_BxK)
         else:
-            # q^T Wk first, so that a few queries need no keys of all T tokens.
+            # Wk is applied to the queries, because the keys of all T tokens cost more.
             q_BxKxN, k_BxTxN = take_positions(x_BxTxN, positions_BxK), x_BxTxN
             if query_NxN is not None:
                 q_BxKxN = matrix_product(q_BxKxN, query_NxN)

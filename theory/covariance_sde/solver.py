@@ -4,14 +4,15 @@
 
     A = sqrt(kappa dt/m) (W - Wbar),     H <- (I + c Z) H (I + A) / sqrt(1 + m c^2)
 
-with W, Z iid N(0, 1), (m, m), and W centred in each column over the entries that its token sees.
+with W, Z iid N(0, 1), (m, m). Each column of W is centred over the entries that the column's token
+sees.
 A step costs O(m^3), and H^T H is positive semi-definite for every dt.
 
 **Moments.** E[A^T Phi A] is the drift times dt, so E[Phi'] = Phi + drift dt exactly. The choice
-1 + m c^2 = (1 - m dt)^{-1/2} makes the value noise dt (Phi^ac Phi^bd + Phi^ad Phi^bc) exactly; to
-first order it is c^2 = dt/2. A step then has the mean and the covariance of one layer of width
-1/dt. The weak order is 1, with about a fifth of the error of c^2 = dt/2. Twice the variance of Z
-gives the output projection.
+1 + m c^2 = (1 - m dt)^{-1/2} gives the noise of the values the covariance
+dt (Phi^ac Phi^bd + Phi^ad Phi^bc) exactly. To first order it is c^2 = dt/2. A step then has the
+mean and the covariance of one layer of width 1/dt. The weak order is 1, with about a fifth of the
+error of c^2 = dt/2. A model with an output projection has twice the variance of Z.
 
 **Why not a library solver?** diffrax solves dy = f dt + g(y) dB with an explicit g. Here g is the
 square root of a p x p matrix with p = m(m+1)/2, which costs O(m^6) a step. Its additive updates
@@ -119,7 +120,7 @@ class Euler:
         """Returns Phi + drift dt + sqrt(dt) (covariance)^{1/2} z, z the upper triangle of Z."""
         m = phi_MxM.shape[-1]
         upper = np.triu_indices(m)
-        mixing = replace(mixing, scale=jnp.sqrt(kappa / m))  # s of kappa = m n s^2 at n = 1
+        mixing = replace(mixing, scale=jnp.sqrt(kappa / m))  # solves kappa = m n s^2 with n = 1
         root = square_root(covariance(phi_MxM, mixing, 1))
         noise = jnp.zeros_like(phi_MxM).at[upper].set(root.T @ z_MxM[upper])
         noise = noise + jnp.triu(noise, 1).T

@@ -1,9 +1,9 @@
 """Overlaps of attention rows at every length T from 2 to 2^24, from precomputed tables.
 
-`theory.rem.integrals` computes Chebyshev series in the spread of the scores for one T. Their
-coefficients are smooth in ln ln T, so a third Chebyshev series interpolates them. The relative
-error against the integrals is 1e-7 for T up to 1e5. The coefficients are in overlaps.npz, which
-`python -m theory.rem.make_tables` computes. Importing this module does not import jax.
+`theory.rem.integrals` computes Chebyshev series in the spread of the scores (and in rho) for one
+T. Their coefficients are smooth in ln ln T, so a further Chebyshev series interpolates them. The
+relative error against the integrals is 1e-7 for T up to 1e5. The coefficients are in overlaps.npz,
+which `python -m theory.rem.make_tables` computes. Importing this module does not import jax.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Rows:
     overlap_KxM: np.ndarray  # ln(T E sum A^2)
     moment_KxM: np.ndarray  # ln(T^2 E (sum A^2)^2)
     cube_KxM: np.ndarray  # ln(T^2 E sum A^3)
-    entropy_KxM: np.ndarray  # H sqrt(1 + s^2/c^2)
+    entropy_KxM: np.ndarray  # entropy / (1 - x), with x the coordinate of the spread
     pair_KxMxR: np.ndarray  # ln(T E sum A A')
 
     def statistics(self, s2_K: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -62,8 +62,8 @@ class Rows:
     def cross_overlap(self, s2_K: np.ndarray, rho_KxK: np.ndarray) -> np.ndarray:
         """Returns E sum_s A_ts A_us over the tokens s that both rows see.
 
-        The longer row counts only by the part that the shorter row sees:
-        (T_short / T_long) Y_p(T_short).
+        Only the share T_short / T_long of the longer row lies on these tokens, so the result is
+        (T_short / T_long) Y_p(T_short), with Y_p the overlap of two rows of equal length.
 
         Args:
           s2_K: variance of the scores within each row.

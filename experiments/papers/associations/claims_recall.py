@@ -1,4 +1,4 @@
-"""Claims of the recall figures with their rules, which rows at several network sizes share.
+"""Claims of the recall figures with their rules. Rows of several network sizes share them.
 
 F1 and F2 are the feed-forward layers of the two blocks. All probabilities are on clean data.
 Attention weights are those of the second layer, on the answer and on the noise after a trigger.

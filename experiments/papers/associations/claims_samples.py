@@ -22,7 +22,7 @@ SAMPLES = Item(
     note="A layer has enough samples if the margin of the noise reaches half of its value in "
     "Theorem 1, with the inputs of the proof, T = 4 N and alpha = .5. The paper says that order N "
     "suffices for attention, and that attention costs many more samples. The first rule tests this "
-    "cost. We knew an argument against it (docs/associations.md), but no number.",
+    "cost. Before the run we knew an argument against it (docs/associations.md), but no number.",
     checks={
         "at N = 128 attention needs more samples than the feed-forward layer": above(
             of("", "needed/attention/N=128"), of("", "needed/feed_forward/N=128")

@@ -118,9 +118,10 @@ def _table_3(alpha, N, T, tolerance) -> list[Row]:
 
 def _theorem_1(key, alpha, sizes: Sizes, tolerance) -> list[Row]:
     rows, (N, T, samples, trials, *_) = [], sizes
+    # The theorem is stated for the current and the previous token, and proved for the current one.
     for inputs, proof in (("current", "as proved"), ("current_and_previous", "as stated")):
         predicted, measured = one_step.margins(key, N, T, samples, alpha, inputs, trials)
-        # qhat: the noise is a share of about alpha/N of the tokens.
+        # The third argument, the paper's qhat, is the share of the noise among the tokens.
         paper = one_step.theorem_1(N, alpha, alpha / N, "current")
         for part, printed in (("feed_forward", alpha), ("attention", paper.attention)):
             scale = N if part == "attention" else 1
@@ -133,6 +134,7 @@ def _theorem_1(key, alpha, sizes: Sizes, tolerance) -> list[Row]:
 def _theorem_2(alpha, N) -> list[Row]:
     # The predictions are leading orders: at N = 256 the exact values differ by up to 10 %.
     T, rows, tolerance = 8 * N, [], 0.12
+    # W_V of the paper with (beta1, beta2), or the exact W_V with (s1, s2); see `one_step.Setting`.
     for values, sizes in (("paper", (2.0, 1.0)), ("exact", (1.0, 1.0))):
         for excluded in (False, True):
             setting = one_step.Setting(values, sizes, excluded)
@@ -142,7 +144,7 @@ def _theorem_2(alpha, N) -> list[Row]:
             power = 1 if values == "paper" else 3
             numbers = (N**power * x for x in (ours[0], ours[0], measured[0]))
             rows.append(_judge(f"Theorem 2 (3), {name}: x N^{power}", numbers, tolerance))
-            # (4) claims (1 - alpha)^2 beta/N^2 > 0; its beta of the exact W_V is (1-alpha)^2/N^2.
+            # (4) claims (1 - alpha)^2 beta/N^2 > 0. For the exact W_V beta is (1 - alpha)^2/N^2.
             power += 1
             beta = sizes[0] if values == "paper" else (1 - alpha) ** 2 * sizes[0] / N**2
             numbers = (N**power * x for x in ((1 - alpha) ** 2 * beta / N**2, ours[1], measured[1]))
@@ -166,7 +168,7 @@ def _recursion(alpha) -> list[Row]:
         distance = max(float(path.max()) - limit, abs(float(path[-1]) - limit))
         name = f"B.3: overshoot or distance at the end, {share:g} of that eta"
         rows.append(Row(name, 0.0, 0.0, distance, HOLDS if distance < ROUNDING else FAILS))
-    N = 128
+    N = 128  # the entry of the matrix B of Appendix B.3 at the noise token tau
     matrices = one_step.noise_matrices(N, 8 * N, alpha)
     c = (alpha - 1 / (N + 1)) / N
     expected = c * (alpha - 1) * alpha / N * (1 - alpha / N)
@@ -228,7 +230,7 @@ def measure_random_embeddings(
     seed: int,
     n_seeds: int,
 ) -> Outcome:
-    """Measures Figure 18: the loss on pure labels of full and truncated memories.
+    """Measures Figure 18: the loss of full and truncated memories on labels without noise.
 
     Args:
       n: The number of inputs.

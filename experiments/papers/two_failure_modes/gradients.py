@@ -1,7 +1,7 @@
 """Gradients of deep encoders at initialisation in the regimes of arXiv 2505.24333.
 
 The paper says that rank collapse makes gradients vanish. The work that it cites says this of the
-gradients of queries and keys.
+gradients of queries and keys only. This module measures both kinds.
 """
 
 from collections.abc import Mapping
@@ -88,7 +88,7 @@ def _gradients(keys_S: jax.Array, spec: EncoderSpec) -> Gradients:
         params_L = jax.vmap(lambda key: block.init(key, x_1xTxN)["params"])(jnp.stack(block_keys))
 
         def loss(params_L, shifts_Lx1xTxN):
-            # A shift of zero has the gradient of the residual stream.
+            # The gradient with respect to a zero shift is that of the block's input.
             def step(x_1xTxN, layer):
                 params, shift_1xTxN = layer
                 return block.apply({"params": params}, x_1xTxN + shift_1xTxN), None

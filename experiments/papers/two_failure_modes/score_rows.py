@@ -213,10 +213,12 @@ def _covariances(keys_S, rho, length: int, width: int) -> jax.Array:
 
     def of_head(key):
         q_key, k_key = jax.random.split(key)
-        q, k = (x_TxN @ jax.random.normal(k, (width, width)) / width for k in (q_key, k_key))
+        W_q, W_k = (jax.random.normal(key, (width, width)) for key in (q_key, k_key))
+        q, k = x_TxN @ W_q / width, x_TxN @ W_k / width
         a_TxT = q @ k.T * width**0.5
         n, square = length, jnp.sum(a_TxT**2)
         rows, columns = (jnp.sum(a_TxT.sum(axis) ** 2) for axis in (0, 1))
+        # Pairs of scores that share one token, and pairs that share none.
         one = (rows + columns - 2 * square) / (2 * n**2 * (n - 1))
         none = (jnp.sum(a_TxT) ** 2 - rows - columns + square) / (n * (n - 1)) ** 2
         return jnp.stack([square / n**2, one, none])
