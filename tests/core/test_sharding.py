@@ -63,14 +63,14 @@ from jaxformer.core import paths
 from jaxformer.models.pretrained import folder as reader, save_folder, tiny
 
 source = tiny.save("llama", sys.argv[1], vocab=24)
-read, copy_slice = [], reader._shard
+read, copy_slice = [], reader._copied_slice
 
 def counted(*arguments):
     read.append(copy_slice(*arguments))
     return read[-1]
 
 whole = jaxformer.load(source)[1]
-reader._shard = counted
+reader._copied_slice = counted
 model, params, config = jaxformer.load(source, devices={"data": 1, "fsdp": 4, "tensor": 2})
 matrices = [x.size for x in read if x.ndim == 2]
 tokens = jnp.arange(6)[None]

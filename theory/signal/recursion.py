@@ -189,8 +189,8 @@ def _attention_output(arch, cells: Cells, attention: AttentionState):
 def hidden_moments(arch, n_q, n_p):
     """Returns variances and covariances of the MLP's hidden layer before the activation."""
     return (
-        arch.sigma_1_squared * n_q + arch.std_bias** 2,
-        arch.sigma_1_squared * n_p + arch.std_bias** 2,
+        arch.sigma_1_squared * n_q + arch.std_bias**2,
+        arch.sigma_1_squared * n_p + arch.std_bias**2,
     )
 
 
@@ -200,8 +200,8 @@ def _mlp_output(arch, n_q, n_p):
     if arch.gated:
         square, kernel = square * u_q, kernel * u_p
     return (
-        arch.sigma_2_squared * square + arch.std_bias** 2,
-        arch.sigma_2_squared * kernel + arch.std_bias** 2,
+        arch.sigma_2_squared * square + arch.std_bias**2,
+        arch.sigma_2_squared * kernel + arch.std_bias**2,
     )
 
 
