@@ -178,7 +178,7 @@ def test_wrong_arguments_are_one_line():
             (dict(labels={}), "train has no argument 'labels'.*It takes also: .'log_every'"),
             (dict(seeds=[0, 0, 0]), r"a seed twice: \[0, 0, 0\]"),
             (dict(seeds=[3, -1]), "seed must be at least 0, got -1"),
-            (dict(devices=2), r"must be DeviceSettings.data=2. .* got 2"),
+            (dict(devices=2), r"must be a DeviceSettings .* got 2"),
             (dict(seeds=1.5), "a number of seeds, or a list of them, got 1.5"),
             (dict(seeds=[0.5]), "seeds must be whole numbers, got 0.5"),
             (dict(seeds=[]), "n_seeds must be at least 1, got 0"),
