@@ -142,7 +142,7 @@ OVERLAP = Item(
     {"at T = 100,000 the limit is within .05 of rows": within("limit_rms_error_100000", 0.05)},
     metric="exact_rms_error",
     note="The paper reports finite-size effects around the transition. Equation 15, which the "
-    "figure quotes below the transition, has a row of its own.",
+    "figure quotes below the transition, has a separate row.",
     checks={
         "rows are within 4 standard errors of the exact theory": above(
             4.0, computed("", "exact_worst_z")
