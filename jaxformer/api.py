@@ -248,11 +248,11 @@ def _prepare(
         lambda: shapes_of(model, task),
         optimizer_name,
     )
-    rates_given = {"learning_rate": learning_rate}
-    rates_given |= {name: settings.get(name) for name in ("schedule", "warmup")}
-    has_rates = check_learning_rate(optimizers, rates_given)
-    train_settings, optim_settings = settings_of(settings, steps, batch_size, has_rates)
-    default_rate = 1.0 if has_rates else DEFAULT_LEARNING_RATE
+    rate_arguments = {"learning_rate": learning_rate}
+    rate_arguments |= {name: settings.get(name) for name in ("schedule", "warmup")}
+    has_own_rate = check_learning_rate(optimizers, rate_arguments)
+    train_settings, optim_settings = settings_of(settings, steps, batch_size, has_own_rate)
+    default_rate = 1.0 if has_own_rate else DEFAULT_LEARNING_RATE
     members = population_of(seeds, default_rate if learning_rate is None else learning_rate)
     if len(members.rates) > 1 and not train_settings.eval_every:
         raise UserError(
@@ -288,7 +288,7 @@ def _prepare(
 
 def _config_json(name: str, members: Population, sections: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the content of config.json for a run without a config file."""
-    # The scale "own" is no preset.
+    # Recipes take a scale, which names a preset of sizes; "own" says that there is none.
     config = {"name": name, "recipe": "library", "arguments": {"scale": "own"}, **sections}
     config |= {"seed": members.seeds[0], "n_seeds": len(members.seeds), "seeds": members.seeds}
     config_digest = config_hash(config)

@@ -19,7 +19,7 @@ MIN_WEIGHT = 0.02  # attention below it is too pale to be drawn
 def effect_tables(decided: Sequence[DecidedEffect]) -> str:
     """Returns a table of blocks and components for each method.
 
-    An effect is bold if its comparison is decided, after the correction for many comparisons.
+    An effect is bold if it differs from 0 after the correction for many comparisons.
     """
     by_method = {m: [d for d in decided if d.effect.method == m] for m in METHODS}
     tables = {method: _table(rows) for method, rows in by_method.items() if rows}
@@ -49,7 +49,7 @@ def _effect_cell(row: DecidedEffect | None, largest: float) -> str:
     if not row.is_decided:
         return f'<td class="heat soft">{text}</td>'
     percent = round(75 * abs(value) / largest)
-    colour = "--lost" if value > 0 else "--gain"
+    colour = "--lost" if value > 0 else "--gain"  # an effect is the score lost without the part
     style = f"background: color-mix(in srgb, var({colour}) {percent}%, transparent)"
     error = row.effect.half_width
     title = f"{row.effect.part}: {value:+.3g} ± {error:.2g}, q = {row.q:.2g}"

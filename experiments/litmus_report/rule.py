@@ -91,6 +91,7 @@ def judge_accuracies(accuracies: Mapping[str, Number], chance: Number) -> str:
         return "at chance"
     mixit_beats_chance = is_above(mixit, chance)
     if not is_above(standard, mixit):
+        # An interval wider than this could hide that mixit has lost half of the lead over chance.
         half_lead = (standard.mean - chance.mean) / 2
         if difference(standard, mixit).half > half_lead:
             return "wide errors"

@@ -69,8 +69,8 @@ def litmus(
       causal: whether a token attends to earlier positions only. Default True.
       variants: the variants to train, at least standard and mixit.
       name: the name of the task in the sentence. Default: the class of the task.
-      workdir: a folder with the run of each variant, litmus.json and litmus.png. The same call
-        resumes. Default: nothing is saved.
+      workdir: a folder for the run of each variant, litmus.json and litmus.png. Repeating the call
+        resumes unfinished runs. Default: nothing is saved.
       progress: whether to print a line for each variant and a progress line. Default True.
       **arguments: further arguments of `jaxformer.train`, such as `data`, `devices` or `target`
         (default .99: training stops when validation reaches this accuracy).
@@ -79,7 +79,7 @@ def litmus(
       A `Litmus`: `sentence`, `verdict`, `table`, `rows`, `plot()`.
 
     Raises:
-      UserError: the task is no task or has no trivial predictor, or an argument is wrong.
+      UserError: `task` is no Task or has no trivial predictor, or an argument is wrong.
     """
     data = arguments.get("data")
     _check(task, variants, data)

@@ -2,9 +2,9 @@
 
     PAPERS["mixit"].items -> Item(name, claim, cells, rules, ..)
 
-Importing the claims trains and draws nothing. A rule was written before the first number of its
-cells was known, unless the item is marked `late`. See `experiments/ledger/rules.py` for the
-verdicts.
+Importing the claims trains and draws nothing. A cell is one run of an item. A rule was written
+before the first number of its cells was known, unless the item is marked `late`. See
+`experiments/ledger/rules.py` for the verdicts.
 """
 
 import functools

@@ -79,10 +79,12 @@ def shown_runs(row: Row) -> dict[str, str]:
     for name, cell in row.item.cells.items():
         by_config.setdefault(cell.config, []).append(name)
         by_kind.setdefault(NUMBER.sub("=N", cell.config), []).append(name)
+    # Each `side.among` names the cells of which one side of a rule takes the mean.
     means = {side.among for rule in row.item.rules.values() for side in rule.sides}
     for names in (*means, *by_config.values()):
-        first, *others = [name for name in names if name in captions] or [""]
-        if others:
+        drawn = [name for name in names if name in captions]
+        if len(drawn) > 1:
+            first, *others = drawn
             captions[first] = f"This is one run; {_more_runs(len(others))}."
             _omit(captions, others)
     for similar in by_kind.values():
@@ -110,7 +112,7 @@ def _omit(captions: dict[str, str], names: Sequence[str]) -> None:
 def curves(records: dict[str, Record], metric: str, levels: dict[str, float]) -> Figure:
     """Returns curves of training loss and validation metric: mean and range over seeds."""
     metric_of_run = {name: _validated(record, metric) for name, record in records.items()}
-    metric = next(iter(metric_of_run.values()))
+    metric, *_ = metric_of_run.values()  # the name in the first run
     loss = [_curve(name, record, "training", "loss") for name, record in records.items()]
     score = [
         _curve(name, record, "validation", metric_of_run[name]) for name, record in records.items()

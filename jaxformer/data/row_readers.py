@@ -38,7 +38,7 @@ def read_json_lines(file: Path, start: int, text: str, label: str) -> Iterator[P
             row = json_object(decode_utf8(line, file, before), where)
             content = check_row(row, text, label, where)
             if content.strip():
-                yield Piece(content, True, row[label] if label else None, after)
+                yield Piece(content, ends=True, label=row[label] if label else None, after=after)
 
 
 def read_parquet(file: Path, start: int, text: str, label: str) -> Iterator[Piece]:
@@ -63,13 +63,13 @@ def read_parquet(file: Path, start: int, text: str, label: str) -> Iterator[Piec
             passed += rows
             continue
         for row in _rows_of_group(table, group, columns, file):
-            where = partial("{}, row {}".format, file, passed)
+            where = partial(_row_at, file, passed)
             passed += 1
             if passed <= start:
                 continue
             content = check_row(row, text, label, where)
             if content.strip():
-                yield Piece(content, True, row[label] if label else None, passed)
+                yield Piece(content, ends=True, label=row[label] if label else None, after=passed)
 
 
 READERS: dict[str, Callable] = {".jsonl": read_json_lines, ".parquet": read_parquet}
@@ -133,6 +133,10 @@ def _refuse_half_surrogate(content: str, where: Where) -> None:
             f"{where()}: the text has half of a surrogate pair ({half}), which is no character. "
             "Repair the text or leave out the row."
         ) from None
+
+
+def _row_at(file: Path, number: int) -> str:
+    return f"{file}, row {number}"
 
 
 def _line_at(file: Path, offset: int) -> str:

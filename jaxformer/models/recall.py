@@ -104,8 +104,9 @@ class Recall(nn.Module):
         x_BxTxN = tap(self, "embedded", x_BxTxN)
         last = len(spec.feed_forward) - 1
         for i, feed_forward in enumerate(spec.feed_forward):
-            scored = positions_BxK if i == last else None
-            x_BxTxN = Block(spec, feed_forward, name=f"block_{i}")(x_BxTxN, scored)
+            # The layers below the last one are needed at all positions.
+            computed_BxK = positions_BxK if i == last else None
+            x_BxTxN = Block(spec, feed_forward, name=f"block_{i}")(x_BxTxN, computed_BxK)
         x_BxTxN = tap(self, "final", x_BxTxN)
         if spec.tie_output:
             return tap(self, "logits", embed.attend(x_BxTxN) / d)
@@ -122,13 +123,14 @@ class Block(nn.Module):
     @nn.compact
     def __call__(self, x_BxTxN: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
         x_BxTxN = tap(self, "before", x_BxTxN)
-        scored = take_positions(x_BxTxN, positions_BxK)
-        out = scored + Attention(self.spec, name="attn")(x_BxTxN, positions_BxK)
-        out = tap(self, "between", out)
+        x_BxKxN = take_positions(x_BxTxN, positions_BxK)
+        out_BxKxN = x_BxKxN + Attention(self.spec, name="attn")(x_BxTxN, positions_BxK)
+        out_BxKxN = tap(self, "between", out_BxKxN)
         if self.feed_forward == "none":
-            return tap(self, "states", out)
-        feed_forward = FeedForward(self.spec, self.feed_forward, name="mlp")
-        return tap(self, "states", out + feed_forward(scored if self.spec.parallel else out))
+            return tap(self, "states", out_BxKxN)
+        inputs_BxKxN = x_BxKxN if self.spec.parallel else out_BxKxN
+        changes_BxKxN = FeedForward(self.spec, self.feed_forward, name="mlp")(inputs_BxKxN)
+        return tap(self, "states", out_BxKxN + changes_BxKxN)
 
 
 class Attention(nn.Module):

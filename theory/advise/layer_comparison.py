@@ -28,6 +28,7 @@ from theory.signal.recursion import layers_of, trace
 
 MAX_RUN_SEQUENCES = 32  # of a run's test set
 MAX_DEFAULT_LENGTH = 128  # of a published model's inputs without --length
+# "keys" is exp(entropy of an attention row), the effective number of keys that a query attends to.
 QUANTITIES = ("cosine", "keys", "beta", "gradient")
 
 
@@ -76,8 +77,8 @@ def compare_model(source: Path, tokens: Path | None, length: int | None) -> dict
         )
     model, params, _ = load_folder(folder)
     config_file = folder if is_gguf(folder) else folder / "config.json"
-    reading = huggingface.read_config(config_file, length)
-    max_length = min(reading.length or model.spec.length, model.spec.length)
+    parsed = huggingface.read_config(config_file, length)
+    max_length = min(parsed.length or model.spec.length, model.spec.length)
     if length is not None and length > max_length:
         raise UserError(f"--length {length} is too long: {source} reads {max_length} tokens.")
     vocab_size, default_length = model.spec.vocab_size, min(max_length, MAX_DEFAULT_LENGTH)
@@ -87,16 +88,16 @@ def compare_model(source: Path, tokens: Path | None, length: int | None) -> dict
     else:
         inputs = tokens_of_file(folder, vocab_size, tokens, length, default_length)
         text = f"tokens of {tokens}"
-    net, T = reading.architecture, inputs.shape[1]
+    net, T = parsed.architecture, inputs.shape[1]
     repeat = float(np.mean([repeat_probability(row.tolist()) for row in inputs]))
     return {
         "model": str(source),
-        "judged": f"{reading.model_type}: {net.describe()}",
+        "judged": f"{parsed.model_type}: {net.describe()}",
         "length": T,
         "notes": [
             "predicted: the network that its config.json initialises, before any training",
             f"on {len(inputs)} sequences of {text}",
-            *reading.assumptions,
+            *parsed.assumptions,
         ],
         "predicted": predict_layers(net, T, None, repeat),
         "now": measure_layers(model, params, inputs),
@@ -137,7 +138,7 @@ def predict_layers(
         {quantity: its value by layer}.
     """
     path = trace(net, length, rho0, repeat)
-    layers, cells = layers_of(path), path.cells
+    layers, cells = layers_of(path), path.cells  # a cell groups rows with equally many keys
     # A row with one key has no variance within the row: it is left out of the mean.
     rows_K = np.where(cells.length_K > 1, cells.count_K, 0)
     variances = [rows_K @ block.attention.s2 / rows_K.sum() for block in path.blocks]

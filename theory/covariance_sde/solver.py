@@ -5,8 +5,7 @@
     A = sqrt(kappa dt/m) (W - Wbar),     H <- (I + c Z) H (I + A) / sqrt(1 + m c^2)
 
 with W, Z iid N(0, 1), (m, m). Each column of W is centred over the entries that the column's token
-sees.
-A step costs O(m^3), and H^T H is positive semi-definite for every dt.
+sees. A step costs O(m^3), and H^T H is positive semi-definite for every dt.
 
 **Moments.** E[A^T Phi A] is the drift times dt, so E[Phi'] = Phi + drift dt exactly. The choice
 1 + m c^2 = (1 - m dt)^{-1/2} gives the noise of the values the covariance
@@ -91,7 +90,9 @@ def centre(w_MxM: jax.Array, causal: bool) -> jax.Array:
 
 @dataclass(frozen=True)
 class Factor:
-    """The step of this module's docstring.
+    """The scheme of the module docstring: a path is a factor H with Phi = H^T H.
+
+    `start` maps Phi to H, and `read` maps H to what `predict` returns.
 
     keep_root: whether `predict` returns H instead of Phi. At large m or tau the condition number of
     Phi exceeds 1e16. Its eigenvalues must then be computed from the singular values of H.

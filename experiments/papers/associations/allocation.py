@@ -1,6 +1,7 @@
 """Figure 6 of the associations paper: the loss on bigrams against the share of weights in MLPs.
 
 An MLP multiplier m gives an MLP m d hidden units at width d, and thereby its share of the weights.
+The axes are R learning rates, S seeds, T steps, J multipliers and V symbols.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,9 @@ def measure_allocation(
     momentum: float,
     training: Training,
 ) -> Outcome:
-    """Measures the loss on a bigram chain at the best learning rate of each total and share.
+    """Measures the loss on a bigram chain for each number of parameters and each share in MLPs.
+
+    Each network has the best of the learning rates.
 
     Args:
       text: A file whose bigrams are learned; "" is the packaged text.
@@ -88,7 +91,10 @@ def measure_allocation(
 
 
 def mlp_share(multiplier: int) -> float:
-    """Returns the MLP's share of a block: 2 m d^2 of (3 + 2m) d^2 parameters."""
+    """Returns the MLP's share of a block: 2 m d^2 of (3 + 2m) d^2 parameters.
+
+    Attention has 3 d^2 parameters: keys, values and output. It has no query matrix.
+    """
     return 2 * multiplier / (3 + 2 * multiplier)
 
 
@@ -102,7 +108,7 @@ def width_of(total: int, multiplier: int) -> int:
 
 
 def chain_loss(task) -> float:
-    """Returns the entropy of the chain in nats per symbol, below which no model gets."""
+    """Returns the entropy of the chain in nats per symbol, a lower bound of every model's loss."""
     characters = task.characters
     p_V, p_VxV = characters.counts_V / characters.counts_V.sum(), transitions(characters)
     logs_VxV = np.log(np.where(p_VxV > 0, p_VxV, 1))
@@ -111,20 +117,20 @@ def chain_loss(task) -> float:
 
 def draw_allocation(arrays, totals: Sequence[int], steps: int):
     figure, (axis,) = plots.row(1, (plots.COLUMN, 2.4))
-    shares, floor, best = arrays["shares"], arrays["floor"], []
+    shares, floor, best_shares = arrays["shares"], arrays["floor"], []
     for colour, total, losses_JxS in zip(plots.COLOURS, totals, arrays["loss"]):
         label, means_J = f"{total:,} trained parameters", losses_JxS.mean(-1)
         plots.means(axis, shares, losses_JxS.T, fmt="o-", color=colour, label=label)
         if not np.isnan(means_J).all():
             gain = f"{means_J[0] - np.nanmin(means_J):.3f} lower than at share {shares[0]:.2f}"
-            best.append(f"{shares[np.nanargmin(means_J)]:.2f} of {total:,} ({gain})")
+            best_shares.append(f"{shares[np.nanargmin(means_J)]:.2f} of {total:,} ({gain})")
     axis.axhline(floor, color="0.5", ls=":", label=f"entropy of the chain, {floor:.2f}")
     axis.set_xlabel("share of the trained parameters in MLPs")
     axis.set_ylabel("training loss (nats a symbol)")
     plots.add_finding(
         figure,
-        f"The bigram is learned best at MLP share {' and '.join(best)}",
-        f"After {steps} steps, at the best learning rate. {plots.ERRORS}",
+        f"The bigram is learned best_shares at MLP share {' and '.join(best_shares)}",
+        f"After {steps} steps, at the best_shares learning rate. {plots.ERRORS}",
         axis,
     )
     return figure

@@ -1,9 +1,10 @@
-"""GSM8K with k-shot chain of thought, full and cut (Table 2): accuracy of greedy answers.
+"""Accuracy of greedy answers to GSM8K, with k-shot chain of thought (Table 2).
 
-The files are GSM8K's own: lines of {"question", "answer"}. The shots are the first k examples of
-the training file, without their calculator marks <<..>>. The number of an answer is the one after
-"####", or else the last one before the next question. An answer is right if its number is that of
-the file. Answers are cached one by one, so that a stopped run resumes.
+The model answers twice: whole, and with one weight matrix cut to a low rank. The files are GSM8K's
+own: lines of {"question", "answer"}. The shots are the first k examples of the training file,
+without their calculator marks <<..>>. The number of an answer is the one after "####", or else the
+last one before the next question. An answer is right if its number equals the number in the file.
+Answers are cached one by one, so that a stopped run resumes.
 """
 
 import hashlib
@@ -51,13 +52,28 @@ def measure_gsm8k(
     at_once: int,
     dtype: str,
 ) -> Outcome:
-    """Measures the accuracy of the full and of the cut model, and their difference by question."""
-    rows, examples = read(test)[: questions or None], _shots(train, shots)
+    """Measures the accuracy of the full and of the cut model, and their difference by question.
+
+    Args:
+      source: A published model, as in `published.measure_published`.
+      revision: Its revision, "" for the only one.
+      train: GSM8K's training file, from which the shots are taken; "" for the toys.
+      test: GSM8K's test file; "" for the toys.
+      shots: The number of solved examples in a prompt.
+      questions: The number of test questions, or 0 for all.
+      matrix: A pattern of the matrices to cut.
+      fraction: The share of their rank to keep.
+      new_tokens: The maximal length of an answer.
+      at_once: Questions in one batch.
+      dtype: The dtype of the parameters.
+    """
+    tests = read(test)[: questions or None]
+    examples = _shots(train, shots)
     settings = {
         "source": source,
         "revision": revision,
         "files": published.files_of(source, revision),
-        "texts": fingerprint([*examples, *rows]),
+        "texts": fingerprint([*examples, *tests]),
         "matrix": matrix,
         "fraction": fraction,
         "new_tokens": new_tokens,
@@ -69,21 +85,21 @@ def measure_gsm8k(
     with jax.enable_x64(False):
         model, params, tokenizer = published.open_model(source, revision, 0, dtype)
         for which in VERSIONS:
-            missing = [i for i in range(len(rows)) if (which, i) not in done]
+            missing = [i for i in range(len(tests)) if (which, i) not in done]
             if not missing:
                 continue
             weights = params if which == "whole" else surgery.laser(params, matrix, fraction)
             for start in range(0, len(missing), at_once):
                 batch = missing[start : start + at_once]
-                texts = [prompt(examples, rows[i]["question"]) for i in batch]
-                given = answers(model, weights, tokenizer, texts, new_tokens, at_once)
-                for i, answer in zip(batch, given):
-                    right = is_right(answer, rows[i]["answer"])
+                texts = [prompt(examples, tests[i]["question"]) for i in batch]
+                model_answers = answers(model, weights, tokenizer, texts, new_tokens, at_once)
+                for i, answer in zip(batch, model_answers):
+                    right = is_right(answer, tests[i]["answer"])
                     row = {"which": which, "question": i, "right": right, "said": answer}
                     done[which, i] = row
                     row_file.append(row)
     right_by_version = {
-        which: np.array([done[which, i]["right"] for i in range(len(rows))], float)
+        which: np.array([done[which, i]["right"] for i in range(len(tests))], float)
         for which in VERSIONS
     }
     metrics = {
@@ -142,13 +158,13 @@ def read(file: str) -> list[dict[str, str]]:
         raise UserError(f"no file {file}: download GSM8K's train.jsonl and test.jsonl.")
     rows = []
     with open(file, encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, 1):
+        for line_number, line in enumerate(lines, 1):
             try:
                 row = json.loads(line)
                 rows.append({"question": str(row["question"]), "answer": str(row["answer"])})
             except (ValueError, KeyError, TypeError):
                 raise UserError(
-                    f'{file}, line {number}: expected {{"question": .., "answer": ..}}.'
+                    f'{file}, line {line_number}: expected {{"question": .., "answer": ..}}.'
                 ) from None
     return rows
 
@@ -172,14 +188,14 @@ def answers(
 ) -> list[str]:
     """Returns the greedy continuation of each text, up to the next question.
 
-    Lengths are rounded up and the batch is filled, so that few programs are compiled. Raises if the
-    logits of any token are not finite.
+    Texts are padded on the left to a rounded length, and empty rows fill the batch. So few programs
+    are compiled. Raises if the logits of any token are not finite.
     """
     ids = [tokenizer.encode(text) for text in texts]
     length = PADDED_TO * -(-max(map(len, ids)) // PADDED_TO)
     tokens_BxT = np.zeros((batch_size, length), np.int32)
     is_token_BxT = np.zeros((batch_size, length), bool)
-    is_token_BxT[:, -1] = True
+    is_token_BxT[:, -1] = True  # an empty row also needs a position that it can attend to
     for row, is_token, text_ids in zip(tokens_BxT, is_token_BxT, ids):
         row[length - len(text_ids) :] = text_ids
         is_token[length - len(text_ids) :] = True
@@ -199,7 +215,7 @@ def is_right(given: str, answer: str) -> bool:
 
 
 def number(text: str) -> float | None:
-    """Returns the number after "####", or else the last one; None if there is no number."""
+    """Returns the number after "####", or else the last number; None if there is no number."""
     marked = re.search(rf"####\s*\$?({NUMBER})", text)
     numbers = [marked.group(1)] if marked else re.findall(NUMBER, text)
     return float(numbers[-1].replace(",", "")) if numbers else None

@@ -1,7 +1,8 @@
 """A search for the best cut (LASER): scores many weight matrices at many ranks, and resumes.
 
-For all ranks of a matrix its SVD and the blocks below it are computed once (`blockwise`). Each row
-is appended to rows.jsonl as soon as it is known. A second call skips the rows of the file.
+The SVD of a matrix and the blocks below it are computed once for all ranks (`blockwise`). Each row
+is appended to rows.jsonl as soon as it is known. A second call skips the rows of the file. B is the
+axis of prompts, V that of the vocabulary.
 
 The best layer for a kind of matrix is chosen on one half of the prompts and reported on the other.
 """
@@ -23,7 +24,7 @@ from jaxformer.core import paths
 
 SORTS = ("ratio", "target", "against")
 MIN_PROBABILITY = 1e-300  # replaces a probability of 0 in a logarithm
-UNCUT = ("", 1.0)  # matrix and fraction in the row of the uncut model
+UNCUT = ("", 1.0)  # matrix and fraction in the row of the uncut model, whose rank is given as -1
 
 
 def search(
@@ -38,8 +39,9 @@ def search(
 ) -> Iterator[dict[str, Any]]:
     """Yields a row for the uncut model, then a row for each cut.
 
-    A row is {matrix, fraction, rank, scores, halves}. `scores` are means over all prompts. `halves`
-    has the same means over the even and over the odd prompts, counted from 0.
+    A row has the keys matrix, fraction, rank, the names of `next_token.scores`, and halves. Scores
+    are means over all prompts. `halves` has the same means over the even and over the odd prompts,
+    counted from 0.
 
     Args:
       model: A published model, or any causal model.
@@ -112,7 +114,7 @@ def best_by_kind(rows: Sequence[dict[str, Any]], sort: str) -> dict[str, dict[st
 
 
 def kind_of(matrix: str) -> str:
-    """Returns the path of a matrix without its block and its last part: mlp/in."""
+    """Returns the path of a matrix without its block and without "/kernel": mlp/in."""
     return re.sub(r"block_\d+/", "", matrix).removesuffix("/kernel")
 
 
@@ -133,5 +135,6 @@ def weights_checksum(params: Any) -> str:
 
 def prompts_fingerprint(prompts: PromptBatch) -> str:
     """Returns a hash of the tokens and targets of a search."""
-    content = b"".join(np.ascontiguousarray(x).tobytes() for x in prompts[:3])
+    arrays = prompts[:3]  # all fields except the notes
+    content = b"".join(np.ascontiguousarray(x).tobytes() for x in arrays)
     return hashlib.sha256(content).hexdigest()[:16]

@@ -8,6 +8,7 @@ from experiments.cli.describe import show
 from experiments.papers.associations import laser_search
 from jaxformer.core.text_format import number
 
+# The other keys of a row. Only a row without finite logits has a "reason".
 NOT_SCORES = ("matrix", "fraction", "rank", "reason", "halves")
 
 
@@ -34,7 +35,10 @@ def print_rows(rows: list[dict[str, Any]], top: int, sort: str) -> None:
 
 
 def print_best_layers(rows: list[dict[str, Any]], sort: str) -> None:
-    """Prints the layer that is best for each kind of matrix, with scores on other prompts."""
+    """Prints the best layer for each kind of matrix.
+
+    One half of the prompts chooses the layer. The scores are those of the other half.
+    """
     (uncut,) = [row for row in rows if not row["matrix"]]
     finite = [row for row in rows if row["matrix"] and "reason" not in row]
     if len(uncut["halves"]) < 2 or not finite:

@@ -1,7 +1,9 @@
 """Tests lemmas, assumptions and theorems of the associations paper within the errors they state.
 
-Theorem 1 takes its error from Lemmas D.1 and D.2 at the number of samples drawn. A row compares a
-measured number with the limit that the statement prints.
+The error allowed in Theorem 1 comes from Lemmas D.1 and D.2, at the number of samples drawn. A row
+compares a measured number with the limit that the statement prints. Numbers in brackets, such as
+(25), are equations of the paper. tau is the noise token, q the trigger, ybar the token that follows
+it, j and k are other tokens. N is the number of ordinary tokens, T the length of a sequence.
 """
 
 from collections.abc import Sequence
@@ -20,10 +22,11 @@ from theory import one_step
 from theory.one_step.attention_ordering import value_matrix
 from theory.one_step.trigger_process import TABLE_3
 
+# The tokens that the input of a position embeds, in the proof of Theorem 1 and in its statement.
 INPUTS = {"as proved": "current", "as stated": "current_and_previous"}
 FEWER_SAMPLES = 16  # Theorem 1 is also tested with this many times fewer samples
-POWER_TOLERANCE = 0.3  # powers of 1/N at N = 128 and 256 are not yet whole numbers
-VARIANCE_TOLERANCE = 0.02  # leading orders in N are 1 % off at N = 1000
+POWER_TOLERANCE = 0.3  # measured powers of 1/N at N = 128 and 256 are not yet whole numbers
+VARIANCE_TOLERANCE = 0.02  # relative; leading orders in N are 1 % off at N = 1000
 # The projections that (25) prints as positive; it prints all others as negative.
 POSITIVE_IN_25 = ("tau,tau", "tau,q", "tau,k", "q,tau", "q,q", "j,j")
 
@@ -64,7 +67,7 @@ def measure_lemmas(
         *_assumption(alpha, sizes),
         *_orders(alpha, sizes.ordering_N),
         *_lemmas_h(keys[2]),
-        *_noise_first(),
+        *_noise_over_signal(),
     ]
     for row in rows:
         print(f"{row.statement:60} {row.measured:11.4g} {row.kind} {row.limit:g}")
@@ -75,12 +78,15 @@ def measure_lemmas(
 
 
 def _theorem_1(key, alpha, delta, sizes: Sizes) -> list[Row]:
-    """Compares margins with the printed ones: the largest gap of a trial, divided by the error."""
+    """Compares measured margins with the printed ones.
+
+    The compared number is the largest gap over the trials, divided by the allowed error.
+    """
     N, T, samples, trials = sizes[:4]
     errors, rows = one_step.margin_errors(N, T, samples, alpha, delta), []
     for name, inputs in INPUTS.items():
         margins = one_step.measure(key, N, T, samples, alpha, inputs, trials)
-        # qhat: the noise is a share of about alpha/N of the tokens.
+        # The third argument is qhat: about alpha/N of all tokens are noise.
         attention = one_step.theorem_1(N, alpha, alpha / N, "current").attention
         for part, printed in (("feed_forward", alpha), ("attention", attention)):
             gap = np.abs(np.asarray(getattr(margins, part)) - printed).max()
@@ -97,7 +103,10 @@ def _theorem_1(key, alpha, delta, sizes: Sizes) -> list[Row]:
 
 
 def _theorem_2(alpha, N, betas) -> list[Row]:
-    """Computes (3) and (4) times powers of N, for the exact W_V and the diagonals of the proof."""
+    """Computes (3) and (4) times powers of N, for the exact W_V and the diagonals of the proof.
+
+    Sequences have 8 N tokens here and in the functions below.
+    """
     rows = []
     settings = [("paper", tuple(map(float, pair))) for pair in betas] + [("exact", (1.0, 1.0))]
     for values, (first, second) in settings:
@@ -106,7 +115,8 @@ def _theorem_2(alpha, N, betas) -> list[Row]:
             logits = one_step.attention_logits(N, 8 * N, alpha, setting)
             ybar = "!= q" if excluded else "any"
             name = f"W_V {values}, sizes {first:g}, {second:g}, ybar {ybar}"
-            # In the theorem beta is of order 1/N^2; the diagonals have beta of order 1.
+            # In the theorem beta is of order 1/N^2. Here the diagonals have beta of order 1, so
+            # that the lowest power is smaller by 2.
             lowest_power = 1 if values == "paper" else 3
             for i, (equation, value) in enumerate(zip(("(3)", "(4)"), logits)):
                 power = lowest_power + i
@@ -120,8 +130,9 @@ def _lemmas_d(key, alpha, delta, sizes: Sizes) -> list[Row]:
     gradients = one_step.measure_first_gradients(key, N, T, alpha, samples, trials)
     lemmas = (one_step.lemma_d1(N, alpha), one_step.lemma_d2(N, T, alpha))
     rows = []
-    for indices, (name, values, lemma) in enumerate(zip(("D.1", "D.2"), gradients, lemmas), 1):
-        bound = np.asarray(one_step.allowed(lemma, N, samples, delta, indices))
+    named = zip(("D.1", "D.2"), gradients, lemmas)
+    for n_indices, (name, values, lemma) in enumerate(named, 1):  # of Gamma(k) and Gamma(j, k)
+        bound = np.asarray(one_step.allowed(lemma, N, samples, delta, n_indices))
         means = {"": lemma.mean}
         if name == "D.1":  # the printed mean of the noise lacks its 1/(N+1)
             means[", with the exact mean"] = lemma.mean + jnp.array([1 / (N + 1), 0.0])
@@ -140,9 +151,9 @@ def _lemmas_d(key, alpha, delta, sizes: Sizes) -> list[Row]:
 
 
 def _assumption(alpha, sizes: Sizes) -> list[Row]:
-    """Computes F.1 (2) and (4), and the signs of (25)."""
+    """Computes Assumption F.1 (2) and (4), and the signs of (25)."""
     N, T, ordering_N = sizes.counts_N, sizes.counts_T, sizes.ordering_N
-    # The prediction is p(y), which is alpha for the noise.
+    # Sizes (0, 1): only the gradient at the prediction p(y), which is alpha for the noise.
     setting = one_step.Setting("exact", (0.0, 1.0))
     matrices = value_matrix(ordering_N, 8 * ordering_N, alpha, setting)
     largest = max(jnp.abs(V[-1]).max() for V in matrices)
@@ -159,7 +170,7 @@ def _assumption(alpha, sizes: Sizes) -> list[Row]:
 
 
 def _orders(alpha, N) -> list[Row]:
-    """Computes the powers of 1/N of A and B in (26) and B.3, on the noise and on a token."""
+    """Computes the powers of 1/N in A and B of (26) and Appendix B.3, for the noise and a token."""
     coarse, fine = (one_step.noise_matrices(n, 8 * n, alpha) for n in (N // 2, N))
     slopes = {
         name: float(jnp.log2(jnp.abs(a / b)))
@@ -178,7 +189,11 @@ def _orders(alpha, N) -> list[Row]:
 
 
 def _lemmas_h(key) -> list[Row]:
-    """Compares H.1 with automatic differentiation, and the closed form of H.2 with the sum."""
+    """Compares Lemma H.1 with automatic differentiation, and Lemma H.2 with the sum.
+
+    M is the axis of samples, D the width, J the axis of classes. Lemma H.2 is the closed form of
+    the sum of t a^t over t = 1 .. T.
+    """
     keys, (m, d, N) = jax.random.split(key, 3), (7, 5, 4)
     W_JxD, x_MxD = jax.random.normal(keys[0], (N + 1, d)), jax.random.normal(keys[1], (m, d))
     y_M = jax.random.randint(keys[2], (m,), 0, N + 1)
@@ -198,8 +213,8 @@ def _lemmas_h(key) -> list[Row]:
     ]
 
 
-def _noise_first() -> list[Row]:
-    """Computes the noise's singular value over the signal's, for G.1 (iii)."""
+def _noise_over_signal() -> list[Row]:
+    """Computes the ratio of the noise's to the signal's singular value, for G.1 (iii)."""
     rows = []
     for n, alpha, time, kind in (
         (10, 0.03, 100.0, "<"),

@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxformer.core.errors import UserError
 
-NO_TOKEN = -1  # the target of a prompt without one
+NO_TOKEN = -1  # stands for a missing target
 MAX_FILE_BYTES = 10**8
 
 
@@ -110,7 +110,7 @@ def encode(tokenizer: Any, prompts: Sequence[str], targets: Sequence[str] = ()) 
 
 
 def first_token(tokenizer: Any, target: str) -> tuple[int, str]:
-    """Returns the first token of " TARGET", and a note if it has several."""
+    """Returns the first token of " TARGET", and a note if TARGET has several tokens."""
     pieces = tokenizer.pieces(target if target.startswith(" ") else f" {target}")
     if not pieces:
         raise UserError(f"the target {target!r} has no token.")
@@ -168,7 +168,8 @@ def top_1(logs_BxV: np.ndarray, token_B: np.ndarray) -> np.ndarray:
 def scores(logs_BxV: np.ndarray, targets_B: np.ndarray, against: int = NO_TOKEN) -> dict[str, Any]:
     """Returns means over the prompts: probability and rank of the target and of one other token.
 
-    If the logits after any prompt are not finite, all scores are None and "reason" names it.
+    Scores of the target need a target for every prompt. If the logits after any prompt are not
+    finite, all scores are None and "reason" counts these prompts.
     """
     values: dict[str, Any] = {}
     if (targets_B != NO_TOKEN).all():

@@ -19,7 +19,7 @@ MADRID = ("Madrid is located in", "Spain")
 MARY = ("When Mary and John went to a store, John gave a drink to", "Mary")
 STORE = "When {} and {} went to a store, {} gave a drink to"
 IOI_PROMPTS = 100
-GENERIC = "the"
+GENERIC = "the"  # the generic continuation, which the paper treats as noise
 MORE_GENERIC = {"mary": ("them",)}  # kind -> other generic words whose probability is reported
 
 
@@ -32,7 +32,7 @@ class Prompt(NamedTuple):
 
 
 @cache
-def _file() -> dict[str, Any]:
+def _prompts_file() -> dict[str, Any]:
     return json.loads((Path(__file__).parent / "prompts.json").read_text())
 
 
@@ -44,16 +44,16 @@ def prompts_of(kind: str, number: int, seed: int, tokenizer: Any) -> list[Prompt
     prompts = {
         "madrid": [Prompt(*MADRID)],
         "mary": [Prompt(*MARY, "John")],
-        "facts": [Prompt(*pair) for pair in _file()["facts"]],
-        "words": [Prompt(word, GENERIC) for word in _file()["prepositions"]],
-        "sentences": [Prompt(text, GENERIC) for text in _file()["sentences"]],
+        "facts": [Prompt(*pair) for pair in _prompts_file()["facts"]],
+        "words": [Prompt(word, GENERIC) for word in _prompts_file()["prepositions"]],
+        "sentences": [Prompt(text, GENERIC) for text in _prompts_file()["sentences"]],
     }[kind]
     return prompts[: number or None]
 
 
 def texts() -> list[str]:
     """Returns all prompts and targets, on which a tiny model's tokenizer is trained."""
-    content = _file()
+    content = _prompts_file()
     pairs = [MADRID, MARY, *content["facts"]]
     return [
         *(f"{text} {target} {GENERIC}" for text, target in pairs),
@@ -66,7 +66,7 @@ def texts() -> list[str]:
 
 def _ioi_prompts(number: int, seed: int, tokenizer: Any) -> list[Prompt]:
     """Draws two names in either order; the right one occurs once, the wrong one twice."""
-    names = [name for name in _file()["names"] if len(tokenizer.pieces(f" {name}")) == 1]
+    names = [name for name in _prompts_file()["names"] if len(tokenizer.pieces(f" {name}")) == 1]
     if len(names) < 2:
         raise UserError("the tokenizer has fewer than two of our names as single tokens.")
     draw = np.random.RandomState(seed)

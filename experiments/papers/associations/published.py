@@ -33,7 +33,7 @@ from jaxformer.training.metrics import over_seeds
 
 TINY = "tiny:"
 WHOLE = "whole"
-MARKERS = "os^D"
+MARKERS = "os^D"  # of the cut matrices in a figure
 LABELS = {"target": "the right word", "wrong": "the wrong word", "the": '"the"', "them": '"them"'}
 NEVER = 10**9  # a step that no training reaches
 LEARNED_RANK = 10  # "the" is learned at the first step at which its mean rank is at most this
@@ -80,10 +80,10 @@ def measure_published(
     with jax.enable_x64(False):
         for i, revision in enumerate(revisions):
             key = (revision, files[revision])
-            if key not in cached:  # i draws other weights for each revision of a tiny model
-                cached[key] = _measure_revision(source, revision, i, settings) | {
-                    "files": files[revision]
-                }
+            if key not in cached:
+                # i is a seed: each revision of a tiny model has other weights.
+                row = _measure_revision(source, revision, i, settings)
+                cached[key] = row | {"files": files[revision]}
                 row_file.append(cached[key])
             rows.append(cached[key])
     _check_finite(rows, revisions)
@@ -95,7 +95,7 @@ def _check_finite(rows: Sequence[dict[str, Any]], revisions: Sequence[str]) -> N
     broken = [
         revision or "its only revision"
         for revision, row in zip(revisions, rows, strict=True)
-        if any(None in values for cut in row["values"].values() for values in cut.values())
+        if any(None in values for by_name in row["values"].values() for values in by_name.values())
     ]
     if broken:
         raise NotFiniteError(
@@ -105,7 +105,10 @@ def _check_finite(rows: Sequence[dict[str, Any]], revisions: Sequence[str]) -> N
 
 
 def files_of(source: str, revision: str) -> str:
-    """Returns a hash of a local model's files; "" for a model on the hub, which never changes."""
+    """Returns a hash of the names, sizes and times of a local model's files.
+
+    Returns "" for a model on the hub and for a tiny model, which never change.
+    """
     if source.startswith(TINY):
         return ""
     path = hub.path_of(source) if loading.is_published(source) else Path(source)
@@ -131,11 +134,11 @@ def check_published(
 
 
 def check_matrix(source: str, matrix: str) -> None:
-    """Raises unless a matrix of the model matches; nothing is downloaded from the hub for this."""
+    """Raises unless a matrix of the model matches. A model on the hub is not downloaded for this."""
     if source.startswith(TINY):
         kind = source.removeprefix(TINY)
         check_choice("kind of tiny model", kind, tiny.CONFIGS)
-        config = tiny.CONFIGS[kind] | {"vocab_size": 1}
+        config = tiny.CONFIGS[kind] | {"vocab_size": 1}  # any size: only paths are compared
     elif loading.is_published(source):
         config = folder.read_config(hub.path_of(source))
     else:
@@ -168,7 +171,7 @@ def open_model(source: str, revision: str, seed: int, dtype: str) -> tuple[Any, 
 def _measure_revision(
     source: str, revision: str, seed: int, settings: dict[str, Any]
 ) -> dict[str, Any]:
-    """Returns {"revision", "values": {cut: {quantity: [a number for each prompt]}}}.
+    """Returns {"revision", "values": {cut: {quantity: [a number for each prompt]}}, "notes"}.
 
     A cut is "whole" or a name such as "block_15/mlp/in@0.02". A quantity is None after a prompt
     whose logits are not finite.
@@ -235,7 +238,7 @@ def _outcome(rows: list[dict[str, Any]], revisions: Sequence[str]) -> Outcome:
             if quantity in values:
                 gain = np.subtract(values[quantity], last[WHOLE][quantity])
                 metrics[f"{quantity}_gain{suffix}"] = over_seeds(gain)
-    curves = {
+    curves = {  # (revision, cut)
         quantity: np.array(
             [[np.mean(values[quantity]) for values in row["values"].values()] for row in rows]
         )
@@ -245,8 +248,8 @@ def _outcome(rows: list[dict[str, Any]], revisions: Sequence[str]) -> Outcome:
         learned = np.flatnonzero(curves["rank_the"][:, 0] <= LEARNED_RANK)
         metrics["step_of_the"] = exact(_step(revisions[int(learned[0])]) if len(learned) else NEVER)
     steps = np.array([_step(revision) for revision in revisions])
-    names = dict.fromkeys(cut.split("@")[0] for cut in last if cut != WHOLE)
-    return Outcome(curves | {"steps": steps, "matrices": np.array([*names], str)}, metrics)
+    matrix_names = dict.fromkeys(cut.split("@")[0] for cut in last if cut != WHOLE)
+    return Outcome(curves | {"steps": steps, "matrices": np.array([*matrix_names], str)}, metrics)
 
 
 def draw_published(arrays, prompt: str, matrix: str, fractions: Sequence[float]):
@@ -258,7 +261,8 @@ def draw_published(arrays, prompt: str, matrix: str, fractions: Sequence[float])
     steps = arrays["steps"]
     figure, (left, right) = plots.row(2, (plots.PAGE, 2.0))
     is_trajectory = len(steps) > 1
-    # Column 0 of an array is the full model; each matrix then has `per_matrix` columns.
+    # Column 0 of an array is the full model. Then follow the columns of each matrix, one for each
+    # fraction.
     per_matrix = max(len(fractions), 1)
     n_matrices = math.ceil((arrays["p_target"].shape[1] - 1) / per_matrix)
     markers = MARKERS[:n_matrices]
@@ -282,17 +286,19 @@ def draw_published(arrays, prompt: str, matrix: str, fractions: Sequence[float])
     left.set_ylabel("probability")
     right.set(ylabel="rank, 1 is the likeliest", yscale="log")
     last = {name: arrays[name][-1] for name in arrays if name.startswith("p_")}
-    ends = [f"{LABELS[name[2:]]} {values[0]:.2g}" for name, values in last.items()]
+    finals = [f"{LABELS[name[2:]]} {values[0]:.2g}" for name, values in last.items()]
     if markers:
-        ends = [f"{end} (cut {values[1]:.2g})" for end, values in zip(ends, last.values())]
-    cuts = f"Cut: {matrix}. " if matrix and len(fractions) else ""
-    if cuts and not is_trajectory:
-        cuts += "Dotted: the full model. "
+        finals = [f"{final} (cut {values[1]:.2g})" for final, values in zip(finals, last.values())]
+    cut_text = f"Cut: {matrix}. " if matrix and len(fractions) else ""
+    if cut_text and not is_trajectory:
+        cut_text += "Dotted: the full model. "
     if len(markers) > 1 and not is_trajectory:
-        named = [f"{marker} {matrix}" for marker, matrix in zip(markers, arrays["matrices"])]
-        cuts = f"Cut: {', '.join(named)}. Dotted: the full model. "
-    caption = f"{cuts}Means over the prompts of {prompt!r}. block_0 is layer 1."
-    plots.add_finding(figure, f"Probability of the next word: {', '.join(ends)}", caption, left)
+        marked_matrices = [
+            f"{marker} {matrix}" for marker, matrix in zip(markers, arrays["matrices"])
+        ]
+        cut_text = f"Cut: {', '.join(marked_matrices)}. Dotted: the full model. "
+    caption = f"{cut_text}Means over the prompts of {prompt!r}. block_0 is layer 1."
+    plots.add_finding(figure, f"Probability of the next word: {', '.join(finals)}", caption, left)
     return figure
 
 

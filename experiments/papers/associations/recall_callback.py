@@ -1,7 +1,8 @@
 """The callback that probes recall models during training, and the result of the finished run.
 
-M is the axis of members, T that of tokens. `halves` are the trainable and the frozen parameters of
-all members, which `Partition.merge` joins to the parameters of one model.
+M is the axis of members, T that of tokens. `halves` is the pair (trainable, frozen) of the
+parameters of all members. `Partition.merge` joins the pair of one member to the parameters of a
+model.
 """
 
 import dataclasses
@@ -25,13 +26,13 @@ from jaxformer.training.setup import Setup
 
 
 def without_noise(source: Data) -> Source:
-    """Returns the same data with alpha = 0."""
+    """Returns the same data with the noise probability alpha = 0."""
     assert isinstance(source, Source)
     return dataclasses.replace(source, task=dataclasses.replace(source.task, alpha=0.0))
 
 
 class RecallCallback(Callback):
-    """Measures every member on clean and on noisy data at `steps`, and appends rows of probes."""
+    """Probes every member on clean and on noisy data at `steps`, and appends rows to the run."""
 
     at_start = True
 
@@ -101,11 +102,12 @@ class RecallCallback(Callback):
             "attention/weights": np.array([row["attention"] for row in rows], float),
             "attention/tokens": self.query.tokens_T,
             "attention/query": np.array(self.query.position),
+            # 1 for an answer and 2 for the noise, if a trigger precedes it; 0 for other tokens
             "attention/follows": np.array(answer[0]) + 2 * np.array(noise[0]),
         }
 
     def _memories(self, halves, member: int):
-        """Returns the maps of one member, and the scores of all members."""
+        """Returns the memories of one member as maps, and the memory scores of all members."""
         model, task = self.setup.model, self.setup.task
         params = Partition.merge(*jax.tree.map(lambda x: x[member], halves))
 
@@ -117,18 +119,20 @@ class RecallCallback(Callback):
 
     def _truncate(self, halves, pattern: str):
         def cuts(params, *sets):
-            fractions, measure = self.settings.fractions, lambda cut: self.probes(cut, *sets)
-            return surgery.truncations(params, pattern, fractions, measure)
+            def measure(cut):
+                return self.probes(cut, *sets)
+
+            return surgery.truncations(params, pattern, self.settings.fractions, measure)
 
         return _every_member(cuts)(halves, self.clean, self.noisy)
 
 
 def _every_member(function: Callable) -> Callable:
-    """Returns mapped(halves, *sets): function(params, *sets) of each member, in sequence."""
+    """Returns mapped(halves, *sets), which applies function(params, *sets) to members in turn."""
 
     @jax.jit
     def mapped(halves, *sets):
-        return jax.lax.map(lambda half: function(Partition.merge(*half), *sets), halves)
+        return jax.lax.map(lambda pair: function(Partition.merge(*pair), *sets), halves)
 
     return mapped
 

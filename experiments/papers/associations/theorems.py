@@ -58,10 +58,9 @@ def measure_theory(alpha: float, sizes: Sizes, time: float, tolerance: float, se
       tolerance: The relative error at which a statement still holds.
       seed: The seed of all samples.
     """
-    counts = (sizes.counts_N, sizes.counts_T, tolerance)
     rows = [
-        *_lemmas(alpha, *counts),
-        *_table_3(alpha, *counts),
+        *_lemmas(alpha, sizes.counts_N, sizes.counts_T, tolerance),
+        *_table_3(alpha, sizes.counts_N, sizes.counts_T, tolerance),
         *_theorem_1(jax.random.key(seed), alpha, sizes, tolerance),
         *_theorem_2(alpha, sizes.ordering_N),
         *_recursion(alpha),
@@ -117,10 +116,12 @@ def _table_3(alpha, N, T, tolerance) -> list[Row]:
 
 
 def _theorem_1(key, alpha, sizes: Sizes, tolerance) -> list[Row]:
-    rows, (N, T, samples, trials, *_) = [], sizes
+    rows, N = [], sizes.N
     # The theorem is stated for the current and the previous token, and proved for the current one.
     for inputs, proof in (("current", "as proved"), ("current_and_previous", "as stated")):
-        predicted, measured = one_step.margins(key, N, T, samples, alpha, inputs, trials)
+        predicted, measured = one_step.margins(
+            key, N, sizes.T, sizes.samples, alpha, inputs, sizes.trials
+        )
         # The third argument, the paper's qhat, is the share of the noise among the tokens.
         paper = one_step.theorem_1(N, alpha, alpha / N, "current")
         for part, printed in (("feed_forward", alpha), ("attention", paper.attention)):
@@ -135,9 +136,9 @@ def _theorem_2(alpha, N) -> list[Row]:
     # The predictions are leading orders: at N = 256 the exact values differ by up to 10 %.
     T, rows, tolerance = 8 * N, [], 0.12
     # W_V of the paper with (beta1, beta2), or the exact W_V with (s1, s2); see `one_step.Setting`.
-    for values, sizes in (("paper", (2.0, 1.0)), ("exact", (1.0, 1.0))):
+    for values, scales in (("paper", (2.0, 1.0)), ("exact", (1.0, 1.0))):
         for excluded in (False, True):
-            setting = one_step.Setting(values, sizes, excluded)
+            setting = one_step.Setting(values, scales, excluded)
             measured = one_step.attention_logits(N, T, alpha, setting)
             ours = one_step.attention_logits_limit(N, alpha, setting)
             name = f"W_V {values}, ybar {'!= q' if excluded else 'any'}"
@@ -146,7 +147,7 @@ def _theorem_2(alpha, N) -> list[Row]:
             rows.append(_judge(f"Theorem 2 (3), {name}: x N^{power}", numbers, tolerance))
             # (4) claims (1 - alpha)^2 beta/N^2 > 0. For the exact W_V beta is (1 - alpha)^2/N^2.
             power += 1
-            beta = sizes[0] if values == "paper" else (1 - alpha) ** 2 * sizes[0] / N**2
+            beta = scales[0] if values == "paper" else (1 - alpha) ** 2 * scales[0] / N**2
             numbers = (N**power * x for x in ((1 - alpha) ** 2 * beta / N**2, ours[1], measured[1]))
             rows.append(_judge(f"Theorem 2 (4), {name}: x N^{power}", numbers, tolerance))
     return rows
@@ -168,7 +169,8 @@ def _recursion(alpha) -> list[Row]:
         distance = max(float(path.max()) - limit, abs(float(path[-1]) - limit))
         name = f"B.3: overshoot or distance at the end, {share:g} of that eta"
         rows.append(Row(name, 0.0, 0.0, distance, HOLDS if distance < ROUNDING else FAILS))
-    N = 128  # the entry of the matrix B of Appendix B.3 at the noise token tau
+    # The entry of the matrix B of Appendix B.3 at the noise token tau.
+    N = 128
     matrices = one_step.noise_matrices(N, 8 * N, alpha)
     c = (alpha - 1 / (N + 1)) / N
     expected = c * (alpha - 1) * alpha / N * (1 - alpha / N)
@@ -188,9 +190,9 @@ def _theorem_3(alpha, time, tolerance) -> list[Row]:
         limit = np.log(alpha / (1 - alpha))
         rows.append(_judge(f"Theorem 3, {name}: b", (limit, limit, flow.b[-1]), tolerance))
     prediction = memory.predict(alpha, times)
-    paper = (4 / (3 * (1 - alpha))) ** 0.5
+    constant = (4 / (3 * (1 - alpha))) ** 0.5
     rate = float(prediction.truncated_noise[-1]) * time**0.5
-    row = _judge("Theorem 3: rank 1, P(noise) sqrt(t)", (paper, paper, rate), 2 * tolerance)
+    row = _judge("Theorem 3: rank 1, P(noise) sqrt(t)", (constant, constant, rate), 2 * tolerance)
     rows.append(row._replace(paper=np.nan))  # the paper states the rate, no constant
     for n in (3, 4):
         prediction = memory.predict(alpha, times, n=n)
@@ -286,6 +288,11 @@ def _rank_labels(ranks) -> list[str]:
     return [*(f"rank {k}" for k in ranks), "full"]
 
 
-def _ends_below_full(losses_SxLxR: np.ndarray, rank: int) -> np.ndarray:
-    """Returns 1 for each draw in which the cut memory ends below the full one, else 0, (S,)."""
-    return (losses_SxLxR[:, -1, rank] < losses_SxLxR[:, -1, -1]) * 1.0
+def _ends_below_full(losses_SxLxR: np.ndarray, rank_index: int) -> np.ndarray:
+    """Returns 1 for each draw in which the cut memory ends below the full one, else 0, (S,).
+
+    Args:
+      losses_SxLxR: losses of S draws at L recorded steps, for each rank and for the full memory.
+      rank_index: the index of the rank in the last axis.
+    """
+    return (losses_SxLxR[:, -1, rank_index] < losses_SxLxR[:, -1, -1]) * 1.0

@@ -99,9 +99,9 @@ def _gradients(keys_S: jax.Array, spec: EncoderSpec) -> Gradients:
 
         shifts_Lx1xTxN = jnp.zeros((spec.layers, *shape), spec.dtype)
         differentiate = jax.grad(loss, argnums=(0, 1), has_aux=True)
-        (params_L, stream_Lx1xTxN), out_1xTxN = differentiate(params_L, shifts_Lx1xTxN)
+        (gradients_L, stream_Lx1xTxN), out_1xTxN = differentiate(params_L, shifts_Lx1xTxN)
         query_L, key_L, value_L = (
-            _norms(params_L["attn"][name]["kernel"]) for name in ("query", "key", "value")
+            _norms(gradients_L["attn"][name]["kernel"]) for name in ("query", "key", "value")
         )
         return Gradients(
             _norms(stream_Lx1xTxN),

@@ -56,24 +56,23 @@ def measure_overlap(lengths: tuple, beta_max: float, points: int, rows: int, see
     }
     arrays |= {
         "limit": rem.self_overlap(beta, 0.0),
+        # Y_q with the corrected exponent at the largest T.
         "corrected": max(lengths) ** corrected_exponent(below / BETA_C),
         **{name: error.mean for name, error in metrics.items()},
     }
     metrics["exact_worst_z"] = exact(largest_z)
     for T, gap, error_B in zip(lengths, gaps["limit"], errors, strict=True):
         metrics[f"limit_rms_error_{T}"] = _rms_with_error(gap, error_B, rows)
-    at_1e8 = root_mean_square(np.asarray(rem.self_overlap(beta_B, 0.0, LARGE_T)) - limit_B)
-    return Outcome(arrays, metrics, {"limit_rms_error_of_theory_at_1e8": at_1e8})
+    gap_at_large_T_B = np.asarray(rem.self_overlap(beta_B, 0.0, LARGE_T)) - limit_B
+    baselines = {"limit_rms_error_of_theory_at_1e8": root_mean_square(gap_at_large_T_B)}
+    return Outcome(arrays, metrics, baselines)
 
 
 def _rms_with_error(gap_K: np.ndarray, error_K: np.ndarray, rows: int) -> Mean:
     """Returns the root mean square of K independent gaps with their standard errors propagated."""
     rms = root_mean_square(gap_K)
-    return Mean(
-        rms,
-        float(np.linalg.norm(gap_K * error_K)) / (len(gap_K) * rms),
-        max(rows, one_head.MIN_ROWS),
-    )
+    error = float(np.linalg.norm(gap_K * error_K)) / (len(gap_K) * rms)
+    return Mean(rms, error, max(rows, one_head.MIN_ROWS))  # rows that were simulated
 
 
 def draw_overlap(arrays, lengths: tuple):
@@ -213,14 +212,15 @@ def _covariances(keys_S, rho, length: int, width: int) -> jax.Array:
 
     def of_head(key):
         q_key, k_key = jax.random.split(key)
-        W_q, W_k = (jax.random.normal(key, (width, width)) for key in (q_key, k_key))
+        W_q, W_k = (jax.random.normal(half, (width, width)) for half in (q_key, k_key))
         q, k = x_TxN @ W_q / width, x_TxN @ W_k / width
         a_TxT = q @ k.T * width**0.5
         n, square = length, jnp.sum(a_TxT**2)
-        rows, columns = (jnp.sum(a_TxT.sum(axis) ** 2) for axis in (0, 1))
+        # Sums of products over all pairs of scores that share the key, and the query.
+        same_key, same_query = (jnp.sum(a_TxT.sum(axis) ** 2) for axis in (0, 1))
         # Pairs of scores that share one token, and pairs that share none.
-        one = (rows + columns - 2 * square) / (2 * n**2 * (n - 1))
-        none = (jnp.sum(a_TxT) ** 2 - rows - columns + square) / (n * (n - 1)) ** 2
+        one = (same_key + same_query - 2 * square) / (2 * n**2 * (n - 1))
+        none = (jnp.sum(a_TxT) ** 2 - same_key - same_query + square) / (n * (n - 1)) ** 2
         return jnp.stack([square / n**2, one, none])
 
     return jax.vmap(of_head)(keys_S)

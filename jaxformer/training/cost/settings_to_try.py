@@ -16,7 +16,7 @@ from jaxformer.training.cost.memory import (
 )
 from jaxformer.training.setup import Setup
 
-CHUNK = 4096  # the value of train.loss_chunk to try
+CHUNK = 4096  # the value of train.loss_chunk to try, in scored positions
 PARTS = 4  # train.accumulate is tried at this multiple of its value
 
 
@@ -84,7 +84,7 @@ def _with_loss_chunk(setup: Setup) -> Setup | None:
     task, positions = setup.task, setup.data.batch_size * setup.task.n_scored
     if setup.loss_chunk or positions <= CHUNK or task.answers < CHUNK:
         return None
-    try:
+    try:  # a loss by chunks needs an output head of a known form
         check_head(setup.model)
     except UserError:
         return None
