@@ -1,5 +1,6 @@
 """The families of published models: how each config.json determines the numbers of a network.
 
+A number of a network is an argument of `PretrainedSpec`, which explains it.
 `FAMILIES` has one row for each model_type. The loader (`jaxformer.models.pretrained`) and the
 advisor (`theory.signal.huggingface`) read this table. Defaults are those of transformers. This
 module does not import jax.
@@ -14,8 +15,8 @@ module does not import jax.
     finish     a function that reads further fields and changes the numbers
     further    the fields that `finish` or `windows` reads, except WINDOW_FIELDS
 
-`PretrainedSpec` explains the numbers. A field that no column names is refused, unless it is empty
-or has no effect (`hub_fields.HARMLESS`).
+A field that no column names is refused, unless it is empty or has no effect
+(`hub_fields.HARMLESS`).
 """
 
 from collections.abc import Callable
@@ -65,7 +66,8 @@ class Family:
     further: tuple[str, ...] = ()
 
 
-# Parts of the columns `fields` (SIZES to RMS, GPT) and `constants` that several families share.
+# Entries that several families share. SIZES to LLAMA and GPT belong to the column `fields`,
+# GATED_RMS to ALL_BIASES to the column `constants`.
 SIZES = {
     "vocab_size": ("vocab_size", REQUIRED),
     "length": ("max_position_embeddings", REQUIRED),

@@ -12,7 +12,8 @@ from jaxformer.core.errors import UserError, check_choice, one_line
 
 Config = Mapping[str, Any]
 Numbers = dict[str, Any]  # the arguments of a PretrainedSpec
-# The length of the window, and whether each block attends to a window; (): all blocks do.
+# The length of the window (0: no window), and whether each block attends to the window. An empty
+# tuple means that the length applies to all blocks.
 Windows = tuple[int, tuple[bool, ...]]
 WINDOW_FIELDS = (
     "sliding_window",
@@ -46,14 +47,14 @@ HARMLESS = re.compile(
             r"initializer_.*|init_.*|gradient_checkpointing|attn_implementation|cache_implementation",
             r"output_(attentions|hidden_states|scores)|return_dict(_in_generate)?|torchscript",
             r"use_bfloat16|pretraining_tp|chunk_size_feed_forward|reorder_and_upcast_attn|is_llama_config",
-            # Settings of generation, which older versions of transformers wrote here.
+            # Settings of generation, which older versions of transformers wrote to config.json.
             r"(min|max)(_new)?_(tokens|length)|num_beam(s|_groups)|num_return_sequences|temperature|top_[kp]",
             r"typical_p|do_sample|early_stopping|(length|repetition|diversity|exponential_decay_length)_.*",
             r"(encoder_)?no_repeat_ngram_size|remove_invalid_values|(begin_)?suppress_tokens",
         )
     )
 )
-# Patterns of factors, which have no effect if they are 1.
+# The pattern of the names of factors, which have no effect if they are 1.
 NEUTRAL_AT_ONE = re.compile(r".*(multiplier|scale|scaling|scalar|factor)")
 EMPTY = (None, False, "", [], {}, ())  # values of a field that turn nothing on
 
@@ -84,7 +85,7 @@ def read_rotary(
       config: the content of config.json.
       head_width: the width of a head.
       share: the rotated share of a head, if no field has it.
-      base: the base of the rates, if no field has it.
+      base: the base of the rates of rotation, if no field has it.
       is_partial: whether the family may rotate a part of a head.
     """
     section = dict(config.get("rope_scaling") or {}) | dict(config.get("rope_parameters") or {})
@@ -103,8 +104,8 @@ def read_rotary(
     numbers: dict[str, Any] = {"width": int(head_width * share), "base": float(theta)}
     kind = str(section.get("rope_type") or section.get("type") or "default")
     kind = ROTARY_NAMES.get(kind, kind)
-    if config["model_type"] == "phi3" and kind == "yarn":  # longrope in the first release of Phi-3
-        kind = "longrope"
+    if config["model_type"] == "phi3" and kind == "yarn":
+        kind = "longrope"  # the first release of Phi-3 names it yarn
     check_choice("rotary scaling", kind, ROTARY_KINDS)
     return numbers if kind == "plain" else numbers | _scaling(kind, section, config)
 
@@ -192,7 +193,7 @@ def smollm3_windows(config: Config, layers: int) -> Windows:
 def _optional_windows(config: Config, layers: int, default: list[bool]) -> Windows:
     window = config.get("sliding_window") if config.get("use_sliding_window") else None
     if not window:
-        _layer_types(config, layers, ())  # raises for a wrong field
+        _layer_types(config, layers, ())  # raises if the field layer_types is invalid
         return 0, ()
     return window, _layer_types(config, layers, default)
 

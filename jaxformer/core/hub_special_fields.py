@@ -31,6 +31,7 @@ def finish_gemma(config: Config, numbers: Numbers) -> None:
 def finish_gemma3(config: Config, numbers: Numbers) -> None:
     """Reads Gemma 3: blocks with a window have rotary positions with another base."""
     finish_gemma(config, numbers)
+    # Configs of transformers 5 have one section of rope_parameters for each kind of block.
     nested = config.get("rope_parameters") or {}
     local = nested.get("sliding_attention") or {}
     local = {"rope_theta": config.get("rope_local_base_freq", 10_000.0)} | local
@@ -100,7 +101,10 @@ def finish_opt(config: Config, numbers: Numbers) -> None:
 
 
 def finish_falcon(config: Config, numbers: Numbers) -> None:
-    """Reads Falcon: the new architecture groups keys, the old one has one key head or all."""
+    """Reads Falcon: the new architecture groups keys.
+
+    The old architecture has one key head, or one for each query head.
+    """
     is_new, is_parallel = config.get("new_decoder_architecture"), config.get("parallel_attn", True)
     norms = config.get("num_ln_in_parallel_attn") or (2 if is_new else 1)
     if (is_new and not is_parallel) or (norms == 2 and not is_new):
@@ -117,7 +121,7 @@ def finish_falcon(config: Config, numbers: Numbers) -> None:
 
 
 def finish_encoder(config: Config, numbers: Numbers) -> None:
-    """Reads BERT and RoBERTa. A model without a language-model head returns its last states."""
+    """Reads BERT and RoBERTa. A model without a language-model head returns its hidden states."""
     architectures = " ".join(config.get("architectures") or ["ForMaskedLM"])
     names_of_heads = ("ForMaskedLM", "ForPreTraining", "LMHead", "ForCausalLM")
     has_head = any(name in architectures for name in names_of_heads)
@@ -126,6 +130,7 @@ def finish_encoder(config: Config, numbers: Numbers) -> None:
     head_act = "gelu" if is_roberta else numbers["act"]
     numbers["head_act"] = head_act if has_head else ""
     numbers |= {"unembed_bias": has_head, "has_logits": has_head}
-    if is_roberta:  # its first position is the row after that of the padding token
+    if is_roberta:
+        # The first token of a text has row pad + 1 of the table of positions.
         pad = config.get("pad_token_id", 1)
         numbers |= {"pad": pad, "position_offset": pad + 1, "length": numbers["length"] - pad - 1}

@@ -19,10 +19,9 @@ from jaxformer.core.sharding import AXES, BATCH_AXES, Axis, axes_that_divide
 def shard_activation(x: jax.Array, *axes: Axis) -> jax.Array:
     """Splits an activation along the batch, its first axis, on the mesh of the parameters.
 
-    The compiler chooses the layout of every activation that has no constraint, and may split the
-    features of the whole batch. A constraint changes no value. Under
-    `map_examples` this function receives a batch of one row; the examples are split by the
-    `spmd_axis_name` of the vmap.
+    Without a constraint the compiler chooses the layout. It may then split the features, with the
+    whole batch on every device. A constraint changes no value. Under `map_examples` this function
+    receives a batch of one row; the `spmd_axis_name` of the vmap splits the examples.
 
     Args:
         x: an activation that was computed from sharded parameters. Arrays on a single device are
@@ -40,11 +39,11 @@ def shard_activation(x: jax.Array, *axes: Axis) -> jax.Array:
 
 
 def gather_parameter(parameter: jax.Array, *axes: Axis) -> jax.Array:
-    """Gathers a parameter: XLA then communicates it instead of the activations it multiplies.
+    """Gathers a parameter. XLA then communicates the parameter instead of its input activations.
 
     Args:
         parameter: a parameter that may be split along the axis "fsdp".
-        axes: the mesh axes of its dimensions afterwards.
+        axes: the mesh axes that split its dimensions after the gather.
     """
     mesh = mesh_of(parameter)
     if mesh is None:
@@ -56,7 +55,10 @@ def gather_parameter(parameter: jax.Array, *axes: Axis) -> jax.Array:
 
 
 def mesh_of(x: jax.Array) -> Any:
-    """Returns the abstract mesh of an array or a traced value, None if it has one device."""
+    """Returns the abstract mesh of an array or a traced value.
+
+    Returns None if the mesh has one device or axes other than `AXES`.
+    """
     mesh = jax.typeof(x).sharding.mesh
     return mesh if mesh.axis_names == AXES and mesh.size > 1 else None
 

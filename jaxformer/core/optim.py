@@ -1,4 +1,4 @@
-"""Optimizers: a schedule with peak 1, AdamW or SGD for each label, and gradient clipping.
+"""Optimizers: a schedule with peak 1, AdamW or SGD for each label of a `Partition`, and clipping.
 
 The learning rate is no part of the optimizer. `training.step` multiplies the update by the rate in
 the state, so that one compiled program trains a population with several rates.
@@ -82,7 +82,7 @@ def schedule(name: str, steps: int, warmup: int) -> optax.Schedule:
         "linear": optax.linear_schedule(1.0, 0.0, rest),
     }
     check_choice("schedule", name, after)
-    # Step 0 already moves: the factor of step t < warmup is (t + 1) / warmup.
+    # The factor of step t < warmup is (t + 1) / warmup, hence not zero at step 0.
     rise = optax.linear_schedule(1.0 / max(warmup, 1), 1.0, max(warmup - 1, 1))
     return optax.join_schedules([rise, after[name]], [warmup])
 
@@ -90,9 +90,10 @@ def schedule(name: str, steps: int, warmup: int) -> optax.Schedule:
 def optimizer(
     partition: Partition, specs: Mapping[str, AdamW | SGD], clip: float, factor: optax.Schedule
 ) -> optax.GradientTransformation:
-    """Returns the optimizer of the trainable half: a global clip, then each label's transformation.
+    """Returns the optimizer of the trained parameters.
 
-    Its updates descend: the new parameters are params + learning_rate * update.
+    It clips the global norm, then applies the transformation of each label, then the schedule. An
+    update already has the sign of descent: new parameters are params + learning_rate * update.
 
     Args:
         partition: maps parameters to labels.

@@ -4,8 +4,8 @@
 
 The first rule whose pattern matches the whole path gives the label. An uncovered parameter and a
 rule without effect are errors, so that a misspelt rule cannot change an experiment silently. Labels
-other than "frozen" are trained. One partition serves the optimizer, the priors of the sampler, the
-counts and the reports.
+other than "frozen" are trained. The optimizer, the priors of the sampler, the parameter counts and
+the reports of a run use the same partition.
 """
 
 import math
@@ -55,25 +55,26 @@ class Partition:
 
     def label(self, path: str) -> str | None:
         """Returns the label of a path, None if no rule matches."""
-        rule = self._first_rule(path)
-        return None if rule is None else self.rules[rule][1]
+        index = self._first_rule(path)
+        return None if index is None else self.rules[index][1]
 
     def labels(self, params: Params) -> dict[str, Any]:
         """Returns the tree of labels; an uncovered parameter or an unused rule is an error."""
         flat = paths.flatten(params)
-        chosen = {path: rule for path in flat if (rule := self._first_rule(path)) is not None}
-        uncovered = [path for path in flat if path not in chosen]
+        first_rules = {path: self._first_rule(path) for path in flat}
+        rule_of_path = {path: i for path, i in first_rules.items() if i is not None}
+        uncovered = [path for path in flat if path not in rule_of_path]
         if uncovered:
             some = ", ".join(uncovered[:3])
             raise UserError(
                 f"no rule covers {len(uncovered)} of {len(flat)} parameters, such as {some}; "
                 "end the rules with ('.*', label) to cover the rest."
             )
-        used = set(chosen.values())
+        used = set(rule_of_path.values())
         for index, (pattern, label) in enumerate(self.rules):
             if index not in used:
                 self._raise_without_effect(index, pattern, label, list(flat))
-        return paths.unflatten({path: self.rules[rule][1] for path, rule in chosen.items()})
+        return paths.unflatten({path: self.rules[i][1] for path, i in rule_of_path.items()})
 
     def split(self, params: Params) -> tuple[dict[str, Any], dict[str, Any]]:
         """Returns (trainable, frozen): two trees that together have all paths."""
@@ -119,13 +120,16 @@ class Partition:
         return optax.multi_transform({label: transforms[label] for label in labels}, labels_of)
 
     def _first_rule(self, path: str) -> int | None:
+        """Returns the index of the first rule that matches a path."""
         matching = (i for i, (pattern, _) in enumerate(self.rules) if paths.matches(pattern, path))
         return next(matching, None)
 
-    def _raise_without_effect(self, index: int, pattern: str, label: str, known: list[str]) -> None:
-        shadowed = [path for path in known if paths.matches(pattern, path)]
+    def _raise_without_effect(
+        self, index: int, pattern: str, label: str, known_paths: list[str]
+    ) -> None:
+        shadowed = [path for path in known_paths if paths.matches(pattern, path)]
         if not shadowed:
-            raise paths.no_match_error(pattern, known)
+            raise paths.no_match_error(pattern, known_paths)
         earlier = self.rules[self._first_rule(shadowed[0]) or 0]
         raise UserError(
             f"rule {index} ({pattern!r}, {label!r}) has no effect: earlier rules such as "

@@ -115,10 +115,10 @@ def replace(tree: Tree, new: Mapping[str, Any]) -> dict[str, Any]:
 def check_pattern(pattern: str) -> None:
     """Raises a UserError unless the pattern is a regular expression that matches quickly.
 
-    Python's `re` backtracks: "(a+)+b" tries every way to cut a path into pieces, which takes
-    longer than the age of the universe. Two rules exclude such patterns. A repeated group contains
-    neither repetitions nor alternatives. A path can be matched in at most MAX_MATCH_WAYS ways; a
-    sequence of six `.*` reaches this number.
+    Python's `re` backtracks: "(a+)+b" tries every way to cut a path into pieces. For a long path
+    this takes longer than the age of the universe. Two rules exclude such patterns. A repeated
+    group must contain neither repetitions nor alternatives. A pattern may match in at most
+    MAX_MATCH_WAYS ways; a sequence of six `.*` just reaches this number.
     """
     if len(pattern) > MAX_PATTERN_LENGTH:
         raise UserError(
@@ -156,8 +156,8 @@ class _Group:
         self.ways[-1] *= (self.last_ways + 1) / self.last_ways
         self.is_plain = False
 
-    def repeat_last(self, counts: float) -> None:
-        self.ways[-1] *= min(counts, WAYS_OF_REPETITION) if self.last_is_plain else math.inf
+    def repeat_last(self, num_counts: float) -> None:
+        self.ways[-1] *= min(num_counts, WAYS_OF_REPETITION) if self.last_is_plain else math.inf
         self.is_plain = False
 
 

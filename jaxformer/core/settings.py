@@ -1,6 +1,7 @@
 """Settings of a training run: sizes of data sets, optimizer schedule, devices, length.
 
-A field that equals its default here is no part of a config's identity (`build.config_identity`).
+A field with its default value is no part of a config's identity (`build.config_identity`). A run
+trains a population; its members are the networks with each seed and each learning rate.
 """
 
 from collections.abc import Iterable, Mapping
@@ -93,7 +94,8 @@ class TrainSettings:
     # whole batch.
     accumulate: int = 1
     throughput: bool = False  # log rows of tokens a second, FLOPs and time waiting for data
-    signal: bool = False  # log rows of each layer's cosine, keys and gradient at every validation
+    # Log rows of each layer's cosine, keys and gradient (`training/signal.py`) at every validation.
+    signal: bool = False
 
     def __post_init__(self):
         if isinstance(self.probes, str) or not all(isinstance(name, str) for name in self.probes):

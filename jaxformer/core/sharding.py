@@ -2,7 +2,7 @@
 
 The mesh has four axes:
 
-    members each device holds some members of the population completely; they do not communicate
+    members each device has complete members of the population, which do not communicate
     data    each device has a copy of the model and a part of the batch
     fsdp    batch and parameters are split; a layer's weights are gathered when it is used
     tensor  matrices are split by columns (query, key, value, gate, in) or rows (out)
@@ -56,11 +56,11 @@ def make_mesh(
     """Returns a mesh of all devices, or of as many as can be used.
 
     Args:
-        data: size of the axis; 0 takes as many of the devices that the other axes leave as divide
-            the batch.
+        data: size of the axis. 0 selects the largest size that divides the batch, on the devices
+            that the other axes do not use.
         fsdp: size of the axis.
         tensor: size of the axis.
-        members: size of the axis; 0 takes as many devices as divide the population.
+        members: size of the axis; 0 selects the largest possible size that divides the population.
         batch_size: examples in a batch; 0 if unknown.
         population: number of members.
         devices: the devices of another machine; None: those of this job.
@@ -86,20 +86,21 @@ def make_mesh(
         )
     if not data:
         data = max(n // (members * fsdp * tensor), 1)
-        if jax.process_count() == 1:  # with several, a smaller axis would leave a process out
+        # With several processes, a smaller axis would leave out one of them.
+        if jax.process_count() == 1:
             data = max([d for d in range(1, data + 1) if batch_size % (d * fsdp) == 0], default=1)
     sizes = dict(members=members, data=data, fsdp=fsdp, tensor=tensor)
     needed = math.prod(sizes.values())
     shape = " x ".join(f"{axis}={size}" for axis, size in sizes.items())
     if needed > n:
         raise UserError(f"a mesh of {shape} needs {needed} devices, {machine} has {n}.")
-    # Auto: jit decides the layout of intermediates (make_mesh gives Explicit axes by default).
     grid = np.array(all_devices[:needed]).reshape(*sizes.values())
     if len({device.process_index for device in grid.flat}) < jax.process_count():
         raise UserError(
             f"a mesh of {shape} leaves out a process of this job, which has {jax.process_count()} "
             f"processes and {n} devices: set devices.data=0."
         )
+    # Auto: jit decides the layout of intermediates (jax.make_mesh gives Explicit axes by default).
     return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
@@ -134,7 +135,7 @@ def over_members(function: Callable, mesh: Mesh, ins: tuple, outs: Any) -> Calla
 
 
 def _map_members(axes: Any, tree: Any, change: Callable) -> Any:
-    """Changes the leaves of a tree where its prefix `axes` is not None."""
+    """Changes the leaves of a tree for which the prefix tree `axes` is not None."""
     return jax.tree.map(
         lambda axis, part: part if axis is None else jax.tree.map(change, part),
         axes,
@@ -173,15 +174,16 @@ def parameter_sharding(path: str, shape: tuple[int, ...], mesh: Mesh, lead: int 
     parts = [
         axes_that_divide(size, axis, mesh) for size, axis in zip(shape[lead:], axes, strict=False)
     ]
-    return NamedSharding(mesh, P(*[_members(mesh)] * lead, *parts))
+    leading_parts = [_members(mesh)] * lead
+    return NamedSharding(mesh, P(*leading_parts, *parts))
 
 
 def state_sharding(state: Any, tx: optax.GradientTransformation, mesh: Mesh):
     """Returns the shardings of a `TrainState`; moments have the shardings of their parameters.
 
     Args:
-        state: a state of shapes.
-        tx: its optimizer.
+        state: a `TrainState` of arrays or of their shapes.
+        tx: the optimizer of the state.
         mesh: the device mesh.
     """
     on_all_devices = NamedSharding(mesh, P())

@@ -3,8 +3,8 @@
     packaged()                       2,000 documents of 100 symbols
     packaged(reversed_class=True)    documents of 10 to 60 symbols; half of them are reversed
 
-Reversed documents form the second class. They have the same symbols, so only order tells classes
-apart.
+Reversed documents form the second class. Both classes have the same symbols and differ only in
+their order.
 """
 
 from collections.abc import Sequence
@@ -52,6 +52,7 @@ class InMemoryTokens(Tokens):
 
     def __init__(self, files: dict[str, np.ndarray], index: dict[str, Any]):
         super().__init__(Path("the packaged chain"), index)
+        # `Tokens` is a frozen dataclass.
         object.__setattr__(self, "contents", {n: x.tobytes() for n, x in files.items()})
 
     @property

@@ -1,4 +1,4 @@
-"""Writer of a prepared text: the files of FOLDER.partial, and up to where they are valid.
+"""Writer of a prepared text into FOLDER.partial; it records how much of each file is valid.
 
     with CorpusWriter(folder, settings, labels) as writer:  takes the lock, keeps earlier output
         writer.begin(tokenizer)                              opens the files
@@ -40,7 +40,7 @@ from jaxformer.io.partial_folder import list_own_files
 
 ENTRY_BYTES = {"documents": 8, "labels": 4}  # {file: bytes for each document}
 NAMES = (*DATA_FILES, "index.json", "state.json", ".lock")  # all files of the folder
-MIN_DOCUMENTS_OF_SEVERAL_CLASSES = 20  # a held-out part as large may not have one class only
+MIN_DOCUMENTS_OF_SEVERAL_CLASSES = 20  # a held-out part of this size needs at least two classes
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -55,7 +55,7 @@ class State:
     tokens: int = 0
     documents: int = 0
     is_open: bool = False  # True while the last document has no end token
-    part: str = ""
+    part: str = ""  # the part of the last piece
     parts: dict[str, dict[str, int]] = field(default_factory=dict)  # fields of tokens.Part
 
 
@@ -115,7 +115,7 @@ class CorpusWriter:
 
         Args:
             part: "train", "validation" or "test".
-            source: the number of the piece's source, where a resumed run continues.
+            source: the index of the piece's source, where a resumed run continues.
             piece: the piece, as a reader yields it.
             ids: its token ids, (T,).
         """
@@ -158,7 +158,10 @@ class CorpusWriter:
         write_json(self / "state.json", with_checksum(content))
 
     def finish(self) -> None:
-        """Completes the files and writes the index last. Then FOLDER.partial may become FOLDER."""
+        """Completes the files and writes the index last.
+
+        The caller may then rename FOLDER.partial to FOLDER.
+        """
         self.end()
         state = self.state
         if "train" not in state.parts:
@@ -169,8 +172,8 @@ class CorpusWriter:
         labels = self._labels()
         write_atomically(self / "bytes.bin", self.tokenizer.n_bytes().astype("<i4").tobytes())
         (self / "state.json").unlink()
-        # state.json is deleted before labels.bin: a preparation that resumed from it would fill a
-        # missing file with zeros.
+        # state.json is deleted before labels.bin: a preparation that resumed from state.json would
+        # fill a missing labels.bin with zeros.
         if not labels:
             (self / "labels.bin").unlink()
         files = [self / name for name in DATA_FILES if (self / name).exists()]

@@ -10,7 +10,8 @@ A head is a bilinear form W: Omega_st = softmax over keys s of hardness * x_s^T 
     uniform   averages over all tokens; removes noise
     random    Gaussian W whose blocks (features, positions, cross) contribute equally
 
-All functions use NumPy in float64. The draws depend on the seeds only, to the bit.
+All functions use NumPy in float64. The draws depend on the seeds only, to the bit. In names, B is
+examples, T tokens or queries, S keys, F features, n or N dimensions of a token and H heads.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from jaxformer.models.path_features import attentioned_input as combine
 from jaxformer.models.path_features import readout_queries
 
 HEADS = ("previous", "uniform", "random")
-DESIGNS = {
+DESIGNS = {  # {design: the kinds of the heads of each layer}
     "four_paths": (("previous", "random"), ("uniform", "random")),
     "two_paths": (("previous", "random"), ("uniform",)),
     "two_paths_uniform": (("previous", "uniform"), ("uniform",)),
@@ -153,9 +154,10 @@ def attentioned_input(
     hardness: float = 10.0,
     chunk: int = 200,
 ) -> np.ndarray:
-    """Returns the path inputs xi, (B, prod_l H_l, n), with h_1 as the slowest index.
+    """Returns the path inputs xi, (B, prod_l H_l, n): tokens summed with the attention of a path.
 
-    Args as in `attention_maps`. It computes `chunk` examples at a time to bound the memory.
+    A path is one head h_l of each layer l; h_1 is the slowest index. Args as in `attention_maps`.
+    The function computes `chunk` examples at a time to bound the memory.
     """
     parts = [tokens_BxTxn[i : i + chunk] for i in range(0, len(tokens_BxTxn), chunk)]
     return np.concatenate(
@@ -164,6 +166,7 @@ def attentioned_input(
 
 
 def _head(kind: str, length: int, features: int, rng: np.random.Generator) -> np.ndarray:
+    """Returns the bilinear form W of a head, (key n, query n)."""
     tokens = length + 1
     n = features + tokens
     form_NxN = np.zeros((n, n))

@@ -1,7 +1,7 @@
 """Classes of small grey images: glyphs, folders or zips of characters, TensorFlow Datasets.
 
-All become `Images`: uint8 of one size, with equally many images of each class. Strokes are dark on
-white, except in MNIST and Fashion-MNIST, which are light on black.
+Every source becomes `Images`: uint8 of one size, with equally many images of each class. Strokes
+are dark on white, except in MNIST and Fashion-MNIST, which are light on black.
 """
 
 import functools
@@ -60,7 +60,7 @@ def load(
             "fashion_mnist" from TensorFlow Datasets.
         paths: folders or zips for "folder".
         classes: the largest number of classes; 0 takes all, or 50 glyphs.
-        per_class: the largest number of images by class; 0 takes all, or 20 glyphs.
+        per_class: the largest number of images of a class; 0 takes all, or 20 glyphs.
         size: side of the images in pixels.
         seed: the seed of the glyphs.
         prepared: the folder of TensorFlow Datasets; "" is its default.
@@ -120,9 +120,9 @@ def glyphs(seed: int, classes: int, per_class: int, size: int = 32) -> Images:
     jittered = anchors + size * rng.normal(0, 0.025, (classes, per_class, strokes, points, 2))
     jittered += size * rng.normal(0, 0.03, (classes, per_class, 1, 1, 2))  # shifts whole glyphs
     start, stop = jittered[:, :, :, :-1], jittered[:, :, :, 1:]
-    position = np.linspace(0, 1, 24)[:, None]  # dots along the line between two points
-    ink = start[..., None, :] * (1 - position) + stop[..., None, :] * position
-    xy = np.clip(np.rint(ink), 0, size - 1).astype(int).reshape(classes, per_class, -1, 2)
+    fraction = np.linspace(0, 1, 24)[:, None]  # of the line between two points, for each dot
+    dots = start[..., None, :] * (1 - fraction) + stop[..., None, :] * fraction
+    xy = np.clip(np.rint(dots), 0, size - 1).astype(int).reshape(classes, per_class, -1, 2)
     pixels = np.full((classes, per_class, size, size), 255, np.uint8)
     c, k = np.ogrid[:classes, :per_class]
     pixels[c[..., None], k[..., None], xy[..., 0], xy[..., 1]] = 0
@@ -183,7 +183,7 @@ def _files(source: Path, with_source_name: bool) -> Iterator[tuple[str, str, byt
             alpha/Greek and alpha/Latin, which both contain character01, yield the classes
             Greek/character01 and Latin/character01.
     """
-    # The name of a zip counts without its ending, that of a folder with all its dots.
+    # The ending of a zip is removed from its name. The name of a folder may contain dots.
     suffix = "" if source.is_file() else source.suffix
     absolute = Path(os.path.abspath(source)).with_suffix(suffix)
     source_parts = absolute.parts[1:] if with_source_name else ()

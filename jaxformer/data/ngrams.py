@@ -20,7 +20,7 @@ MAX_TOKENS = 5_000_000
 
 
 class Counts(NamedTuple):
-    """Counts of n-grams, each encoded as an integer, and of their contexts."""
+    """Counts of n-grams, each encoded as context * V + token, and of their contexts."""
 
     grams: np.ndarray  # sorted
     n: np.ndarray  # occurrences of each n-gram
@@ -38,7 +38,7 @@ class Ngrams(NamedTuple):
     discounts: tuple[float, float]  # D2 and D3
 
     def probabilities(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns p(c), p(c|b) and p(c|ab) by name. a = -1 means that b has no predecessor.
+        """Returns p(c), p(c|b) and p(c|ab) at P positions. a = -1: b has no predecessor.
 
         Args:
             a: token ids two positions before c, (P,).
@@ -56,10 +56,11 @@ class Ngrams(NamedTuple):
         return {"unigram": p1, "bigram": p2, "trigram": p3}
 
     def best_after(self) -> np.ndarray:
-        """Returns (V,) the most frequent token after each token."""
+        """Returns the most frequent token after each token, (V,)."""
         V = len(self.unigram_V)
         best = np.full(V, int(self.unigram_V.argmax()))
         order = np.argsort(self.pairs.n, kind="stable")
+        # NumPy assigns in sequence: the last and most frequent pair of each context remains.
         best[self.pairs.grams[order] // V] = self.pairs.grams[order] % V
         return best
 

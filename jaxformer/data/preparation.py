@@ -63,7 +63,8 @@ def prepare(
     for name, share in zip(("validation", "test"), shares, strict=True):
         check_range(f"the share of {name}", share, 0, 0.45)
     tokenizer_file = tokenizers.file_of(kind)
-    files = snapshot([*corpus.files, *([tokenizer_file] if tokenizer_file else [])])
+    tokenizer_files = [tokenizer_file] if tokenizer_file else []
+    files = snapshot([*corpus.files, *tokenizer_files])
     settings = {"corpus": corpus.summary, "tokenizer": kind, "shares": [*shares]}
     settings |= {"sources": files.stamp} | (more_settings or {})
     if _is_taken(folder):
@@ -100,6 +101,7 @@ def estimate_bytes(corpus: Corpus) -> int:
     """Estimates the bytes of the prepared files from a sample of the text."""
     sample_bytes, documents = 0.0, 0
     for source in corpus.sources:
+        # A unit is a byte or a record (`TextSource.size`).
         position, bytes_per_unit = 0, source.bytes / max(source.size, 1)
         for piece in source.read(0):
             position, documents = piece.after, documents + piece.ends

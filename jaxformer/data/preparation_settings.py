@@ -1,7 +1,7 @@
 """The settings of a preparation, and whether existing tokens were made with them.
 
-index.json and state.json store the settings. Files of older versions lack some settings, which then
-count as the values in DEFAULTS.
+index.json and state.json store the settings. Files of older versions lack some settings; DEFAULTS
+has their values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.data.tokens import sha256_of
 from jaxformer.io.atomic_files import dumps, sha256
 
-MAX_HASHED_BYTES = 2**30  # of all sources; larger ones are compared by size and time
+MAX_HASHED_BYTES = 2**30  # of all sources; larger sources are compared by size and time
 DEFAULTS = {"text": "text", "label": "", "sources": ""}
 NAMES_FOR_USERS = {
     "corpus": "list of files or size of one",
@@ -58,7 +58,10 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(files: Sequence[Path]) -> Snapshot:
-    """Returns the state of files. Above MAX_HASHED_BYTES they are identified by size and time."""
+    """Returns the state of files.
+
+    Files of more than MAX_HASHED_BYTES together are identified by their sizes and times.
+    """
     try:
         stats = tuple((stat.st_size, stat.st_mtime_ns) for stat in map(Path.stat, files))
         identity: list[Any] = [[*stat] for stat in stats]
@@ -66,4 +69,5 @@ def snapshot(files: Sequence[Path]) -> Snapshot:
             identity = [sha256_of(file) for file in files]
     except OSError as error:
         raise UserError(f"cannot read {error.filename}: {error.strerror}.") from None
-    return Snapshot(tuple(files), stats, sha256(dumps(identity).encode())[:12] if files else "")
+    stamp = sha256(dumps(identity).encode())[:12] if files else ""
+    return Snapshot(tuple(files), stats, stamp)

@@ -47,7 +47,7 @@ class HeldOut(NamedTuple):
 
     test: "Batch"  # scores are reported on it
     validation: "Batch"  # learning rates are chosen on it
-    fingerprints: jax.Array  # sorted fingerprints of the inputs of both
+    fingerprints: jax.Array  # sorted fingerprints of the inputs of both sets
 
 
 class Data(Protocol):
@@ -75,6 +75,6 @@ class Data(Protocol):
     def unseen(self, member_key: jax.Array, batch: "Batch", /) -> jax.Array | None:
         """Returns (B,) booleans: True for examples that the member does not train on.
 
-        Returns None if all examples are unseen: the training stream is endless, so that held-out
-        examples can be left out of it, or it cannot contain them.
+        Returns None if all examples are unseen. This is the case if held-out examples are left out
+        of an endless training stream, or if the stream cannot contain them.
         """

@@ -15,8 +15,8 @@ from typing import IO, Any, NamedTuple
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import byte_size
 
-# Bytes of a piece, which belongs to one part (training, validation or test). A short text has
-# smaller pieces, so that the sizes of its parts are close to the requested shares.
+# Bounds of the size of a block, in bytes. A piece belongs to one part (training, validation or
+# test). A short text has smaller blocks, so that its parts are close to the requested shares.
 MAX_BLOCK_BYTES, MIN_BLOCK_BYTES = 2**16, 2**9
 BLOCKS_WITHOUT_BREAK, BLOCKS_WITHOUT_SPLIT = 4, 16  # see _split_point
 MAX_LINE_BYTES = 2**26
@@ -83,7 +83,7 @@ def _blocks_of_lines(stream: IO[bytes], file: Path, offset: int, size: int) -> I
 def _blocks_of_tokens(stream: IO[bytes], file: Path, offset: int, size: int) -> Iterator[bytes]:
     """Yields blocks of about `size` bytes, split where tokenizers begin a token."""
     rest = b""
-    # Blocks end at the same offsets wherever reading begins.
+    # Each read ends at a multiple of `size`: a resumed run then yields the same blocks.
     while more := stream.read(size - stream.tell() % size):
         rest += more
         if cut := _split_point(rest, size):
@@ -116,7 +116,7 @@ def bounded_lines(stream: IO[bytes], file: Path, offset: int = 0) -> Iterator[by
 
 
 def decode_utf8(content: bytes, file: Path, offset: int) -> str:
-    """Decodes UTF-8. `offset` is that of the bytes in the file, for errors."""
+    """Decodes UTF-8. `offset` is the position of the bytes in the file, for errors."""
     _refuse_nul(content, file, offset)
     try:
         return content.decode()
@@ -142,7 +142,7 @@ def check_file(file: Path) -> None:
 def _split_point(block: bytes, size: int) -> int:
     """Returns the offset of the last safe split point, or 0 if more text must be read.
 
-    Splitting there does not change the tokens. The candidates, in this order:
+    Splitting at a safe point does not change the tokens. The candidates, in this order:
 
     1. before a line break between two characters that are no spaces, where GPT-2's pattern and our
        BPE begin a token;
@@ -154,7 +154,8 @@ def _split_point(block: bytes, size: int) -> int:
     Other tokenizers may differ elsewhere too: Llama 3 joins a full stop and the line break after
     it, and SentencePiece marks the beginning of each piece.
     """
-    is_long, offset = len(block) >= BLOCKS_WITHOUT_BREAK * size, len(block) - 1
+    is_long = len(block) >= BLOCKS_WITHOUT_BREAK * size
+    offset = len(block) - 1
     while (offset := block.rfind(b"\n", 0, offset)) > 0:
         if (is_long or block[offset - 1] not in SPACES) and _word_follows(block, offset):
             return offset
@@ -178,8 +179,12 @@ def _word_follows(block: bytes, offset: int) -> bool:
 
 
 def _whole_characters(block: bytes) -> int:
-    """Returns the length of a block without an incomplete last character, in bytes."""
+    """Returns the length of a block in bytes, without a last character of several bytes.
+
+    This character may be incomplete.
+    """
     cut = len(block)
+    # In UTF-8, bytes 0x80 to 0xBF continue a character and bytes from 0xC0 on begin a long one.
     while cut > len(block) - 4 and block[cut - 1] & 0xC0 == 0x80:
         cut -= 1
     return cut - 1 if block[cut - 1] >= 0xC0 else len(block)

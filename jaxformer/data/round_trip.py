@@ -25,7 +25,7 @@ PROCESS = Path(__file__).with_name("round_trip_process.py")
 
 
 def check_round_trip(tokenizer: Tokenizer, name: str, words: Sequence[str]) -> None:
-    """Raises UserError if a loaded tokenizer loses text, multiplies it, fails or does not end.
+    """Raises UserError if a tokenizer loses text, makes too many tokens, fails or does not end.
 
     White space, case, accents and the order of characters may change: many published tokenizers
     normalise them. `bytes` and a BPE trained by `tokenizer.make` lose nothing and are not tried.

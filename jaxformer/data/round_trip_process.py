@@ -13,11 +13,11 @@ from tokenizers import Tokenizer
 
 
 def main() -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash leaves no core file
     trial = json.load(sys.stdin)
     resource.setrlimit(resource.RLIMIT_AS, (trial["memory_bytes"], trial["memory_bytes"]))
     tokenizer = Tokenizer.from_str(trial["tokenizer"])
-    tokenizer.encode_special_tokens = True
+    tokenizer.encode_special_tokens = True  # names of special tokens are ordinary text
     encodings = tokenizer.encode_batch_fast(trial["words"], add_special_tokens=False)
     unknown = unknown_token(json.loads(trial["tokenizer"])["model"], tokenizer)
     ids = [[token for token in encoding.ids if token != unknown] for encoding in encodings]

@@ -94,7 +94,7 @@ def parse_label(label: str, columns: list[str] | None = None) -> Label:
 
     Args:
         label: the text of the flag.
-        columns: the columns of the table. A column whose whole name is `label` wins.
+        columns: the columns of the table. If `label` is the name of a column, it is no comparison.
     """
     match = COMPARISON.fullmatch(label)
     if match is None or label in (columns or ()):
@@ -124,7 +124,8 @@ def corpus(file: Path, text: str, label: str, shares: tuple[float, float]) -> Co
     for name in filter(None, (text, parsed.column)):
         if name not in columns:
             raise missing_field_error(name, columns, str(file))
-    rows, names = 0, {}
+    rows = 0
+    names: dict[str, None] = {}  # the names of the classes, in order of appearance
     bytes_of: dict[str, int] = dict.fromkeys(PARTS, 0)
     for where, row in _rows(file):
         rows += 1

@@ -133,16 +133,16 @@ def byte_vocabulary_json(byte_values: Iterable[int], end: int) -> str:
     """Returns the tokenizer.json of a tokenizer whose i-th token is the i-th byte value."""
     characters = byte_characters()
     vocab = {characters[byte]: token for token, byte in enumerate(byte_values)} | {END: end}
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
-    level["use_regex"] = False
-    added = {"id": end, "content": END, "special": True}
-    added |= dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    byte_level["use_regex"] = False
+    end_token = {"id": end, "content": END, "special": True}
+    end_token |= dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return json.dumps(
         {
             "version": "1.0",
-            "added_tokens": [added],
-            "pre_tokenizer": level,
-            "decoder": level,
+            "added_tokens": [end_token],
+            "pre_tokenizer": byte_level,
+            "decoder": byte_level,
             "model": {"type": "BPE", "vocab": vocab, "merges": []},
         }
     )

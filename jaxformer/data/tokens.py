@@ -7,8 +7,8 @@ labels.bin       the class of each document, int32, if documents have classes
 bytes.bin        the number of bytes of text of each token, int32
 tokenizer.json   the tokenizer
 
-A part ("train", "validation" or "test") is a range of whole documents. Rows are read with pread
-instead of a memory map, so that large files need no memory and a read error is an exception.
+A part ("train", "validation" or "test") is a range of whole documents. The files are read with
+pread instead of a memory map: large files then need no memory, and a read error is an exception.
 """
 
 import hashlib
@@ -106,10 +106,10 @@ class Tokens:
         return self.windows(np.array([start]), stop - start)[0]
 
     def documents(self, documents_B: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the first tokens of documents, (B, length), and their numbers, (B,).
+        """Returns the first tokens of documents, (B, length), and how many each has, (B,).
 
-        Shorter documents are padded with end tokens. The end token that follows a document is not
-        part of it.
+        Documents shorter than `length` are padded with end tokens. The end token that follows a
+        document is not counted.
         """
         out = np.full((len(documents_B), length), self.end, self.dtype.newbyteorder("="))
         lengths = np.zeros(len(documents_B), np.int32)
@@ -184,7 +184,7 @@ def folder_of(name: str) -> Path:
 
 @cache
 def _load(folder: Path, modified_ns: int) -> Tokens:
-    """Loads and checks the index. A changed index has another key of the cache, `modified_ns`."""
+    """Loads and checks the index. `modified_ns` makes the cache reload a changed index."""
     try:
         index = without_checksum(json.loads((folder / "index.json").read_text()))
     except FileNotFoundError:

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from jaxformer.core.errors import UserError
 
-CHUNK_BYTES = 1024  # of compressed data, which decompress to at most 32 MiB
+CHUNK_BYTES = 1024  # of compressed data; a chunk decompresses to at most 32 MiB
 
 
 class ZstdStream(io.RawIOBase):
@@ -19,7 +19,7 @@ class ZstdStream(io.RawIOBase):
         self.package = _package()
         self.source = open(file, "rb")  # noqa: SIM115 (closed by `close`)
         self.frame: Any = None  # the decompressor of the current frame, None between frames
-        self.rest = b""  # compressed bytes after the frame
+        self.rest = b""  # compressed bytes that were read beyond the end of a frame
         self.content = b""  # decompressed bytes that were not read yet
 
     def readable(self) -> bool:
