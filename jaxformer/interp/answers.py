@@ -21,8 +21,8 @@ class Answers(NamedTuple):
 def score(logits_BxKxV: jax.Array, answers: Answers) -> jax.Array:
     """Returns the mean score of each prompt, (B,).
 
-    It is the logit of the right minus that of the wrong token. Without a wrong token it is the log
-    probability of the right one.
+    A score is the logit of the right token minus the logit of the wrong token. Without a wrong
+    token it is the log probability of the right one.
     """
     return _mean_difference(logits_BxKxV, answers, jax.nn.logsumexp(logits_BxKxV, -1))
 
@@ -30,8 +30,8 @@ def score(logits_BxKxV: jax.Array, answers: Answers) -> jax.Array:
 def margin(logits_BxKxV: jax.Array, answers: Answers) -> jax.Array:
     """Returns a linear score of each prompt, (B,).
 
-    It is the logit of the right minus that of the wrong token. Without a wrong token the mean logit
-    is subtracted.
+    A score is the logit of the right token minus the logit of the wrong token. Without a wrong
+    token the mean logit is subtracted.
     """
     return _mean_difference(logits_BxKxV, answers, logits_BxKxV.mean(-1))
 
@@ -41,7 +41,7 @@ def _mean_difference(
 ) -> jax.Array:
     """Returns the weighted mean of right minus wrong logits, (B,).
 
-    Where there is no wrong token, the reference is subtracted.
+    Without a wrong token, the reference is subtracted.
     """
     right, wrong = (
         jnp.take_along_axis(logits_BxKxV, jnp.maximum(index, 0)[..., None], -1)[..., 0]

@@ -6,9 +6,9 @@
     states = blocks.run(12, new_states, suffix)             the states after block_12
     logits = blocks.read(states)
 
-A change in block l at token p affects later blocks only, and later tokens only in a causal model.
-Such a change is computed from block l and token p on. The keys and values of earlier tokens are the
-memory of each block.
+A change of the states that enter block l at token p affects no earlier block and, in a causal
+model, no earlier token. Its effect is computed from block l and token p on. The keys and values of
+earlier tokens are the memory of each block.
 
 Shape letters: see `jaxformer.interp`. Rows R are ordered by case, then by prompt.
 """
@@ -32,7 +32,8 @@ from jaxformer.models.model import Model
 from jaxformer.models.pretrained.network import Pretrained
 from jaxformer.models.recall import Recall
 
-BEFORE, STATES = "block_0/before", "block_0/states"  # in a model of one block
+# The addresses of the states that enter and leave the block of a model of one block.
+BEFORE, STATES = "block_0/before", "block_0/states"
 PREFIX = "block_0/"
 
 
@@ -78,7 +79,7 @@ class Suffix(NamedTuple):
 
     tokens_BxT: jax.Array
     start: int
-    memory: tuple[Any, ...]  # (L,) caches, or None for a pass over whole prompts
+    memory: tuple[Any, ...]  # (L,) the cache of each block, or None in models without a memory
 
 
 class Pass(NamedTuple):
@@ -86,11 +87,11 @@ class Pass(NamedTuple):
 
     tokens_BxT: jax.Array
     states: list[jax.Array]  # (L + 1,) of (B, T, N): before each block, and after the last
-    memory: tuple[Any, ...]  # keys and values of each block, or None
+    memory: tuple[Any, ...]  # (L,) keys and values of each block, or None
     values: list[dict[str, jax.Array]]  # (L,) {address within the block: activation}
 
     def suffix(self, start: int) -> Suffix:
-        """Returns the inputs of a run from token `start` on. Without a memory it must be 0."""
+        """Returns the inputs of a run from token `start` on, which is 0 without a memory."""
         return Suffix(self.tokens_BxT[:, start:], start, self.memory)
 
 
@@ -113,6 +114,7 @@ class Blocks:
         self.n_blocks = count_blocks(model)
         self.has_memory = model.spec.causal and isinstance(model, Decoder | Pretrained)
         self.models = [one_block(model, i) for i in range(self.n_blocks)]
+        # The parameters outside the blocks, such as embeddings.
         self.outside = {
             name: tree for name, tree in params.items() if not name.startswith("block_")
         }
@@ -127,11 +129,12 @@ class Blocks:
 
         Args:
             tokens_BxT: the prompts.
-            names: the addresses within a block, such as "attn/heads", that `values` keeps; a block
-                without one of them keeps the others.
+            names: the addresses within a block, such as "attn/heads", to keep in `Pass.values`. A
+                block ignores addresses that it does not have.
         """
         check_tokens(self.models[0], tokens_BxT)
-        states, memory, values = [_embed(*self.of_block(0), tokens_BxT)], [], []
+        states = [_embed(*self.of_block(0), tokens_BxT)]
+        memory, values = [], []
         for i in range(self.n_blocks):
             empty = _empty_memory(self.models[i], tokens_BxT) if self.has_memory else None
             available = addresses(self.models[i])
@@ -164,14 +167,14 @@ class Blocks:
     def run_from(self, block: int, states_RxTxN: jax.Array, suffix: Suffix) -> jax.Array:
         """Returns the states after the last block if these states enter a block.
 
-        The block number L, that of no block, returns them unchanged.
+        With `block` = L, the number of blocks, they are returned unchanged.
         """
         for i in range(block, self.n_blocks):
             states_RxTxN = self.run(i, states_RxTxN, suffix)
         return states_RxTxN
 
     def read(self, states_RxKxN: jax.Array) -> jax.Array:
-        """Returns the logits (R, K, V) of states after the last block, each position alone."""
+        """Returns the logits (R, K, V) of states after the last block, for each position alone."""
         return read(*self.of_block(self.n_blocks - 1), states_RxKxN)
 
 

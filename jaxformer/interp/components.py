@@ -2,14 +2,15 @@
 
     measured = Measured(model, params, clean, corrupted, answers)
     measured.mean_ablation()     clean prompts with the component's mean over all prompts
-    measured.resampling()        clean prompts with its value in the corrupted prompt
-    measured.patching()          corrupted prompts with its value in the clean prompt
+    measured.resampling()        clean prompts with the component's value in the corrupted prompt
+    measured.patching()          corrupted prompts with the component's value in the clean prompt
     measured.path_patching()     as patching, but later components keep their corrupted values
-    measured.low_rank(0.01)      clean prompts with its weights cut to this fraction of their rank
+    measured.low_rank(0.01)      clean prompts with the component's weights cut to a low rank
 
-Each returns the scores (L, C, B) by block, component and pair. The components of a block are its
-attention, its MLP and its heads, in the order of `measured.names`. All components of a block run as
-one batch from this block on. All blocks share one compiled program (`jaxformer.interp.blocks`).
+A pair is a clean and a corrupted prompt. The scores are (L, C, B) by block, component and pair. The
+components of a block are its attention, its MLP and its heads, in the order of `measured.names`.
+All components of a block run as one batch from this block on. All blocks share one compiled program
+(`jaxformer.interp.blocks`).
 
 Shapes: B pairs, T tokens, N width, H heads, D head width, L blocks, C components of a block,
 K scored positions, F fractions of the rank, R = C B rows.
@@ -73,8 +74,8 @@ class Measured:
         kept = HEADS, ATTENTION, MLP
         self.clean = self.blocks.forward(jnp.asarray(clean), kept)
         self.corrupted = self.blocks.forward(jnp.asarray(corrupted), kept)
-        # In a causal model the states before the first difference of the tokens are equal, and so
-        # are their means.
+        # In a causal model, states before the first different token are equal: before
+        # `first_difference` within each pair, before `first_difference_of_all` in all prompts.
         self.first_difference, self.first_difference_of_all = 0, 0
         if self.blocks.has_memory:
             self.first_difference = first_difference(clean, corrupted)
@@ -83,8 +84,10 @@ class Measured:
         has_heads = HEADS in self.clean.values[0]
         n_heads = model.spec.heads if has_heads else 1  # one switch for the whole attention
         rows = list(np.eye(n_heads, dtype=bool)) if has_heads and heads else []
-        attention, nothing = np.ones(n_heads, bool), np.zeros(n_heads, bool)
-        self.heads_CxH = np.array([attention, nothing, *rows])
+        all_heads, no_heads = np.ones(n_heads, bool), np.zeros(n_heads, bool)
+        # Which heads each component replaces, and whether it replaces the MLP. Component 0 is the
+        # attention, component 1 the MLP.
+        self.heads_CxH = np.array([all_heads, no_heads, *rows])
         self.mlp_C = np.arange(len(self.heads_CxH)) == 1
         self.names = [
             component_names(block, len(rows), MLP in values)
@@ -125,6 +128,8 @@ class Measured:
 
     def path_patching(self) -> np.ndarray:
         """Returns the scores of `patching` if later components keep their corrupted values."""
+        # All later components are constant, so that positions do not affect each other. Only the
+        # scored positions are computed.
         position_BxK = self.answers.position_BxK
 
         def scored(values: Values) -> Values:
@@ -275,7 +280,10 @@ def _add_branches(model, params, tokens_BxT, states_RxTxN, fixed) -> jax.Array:
 
 @partial(jax.jit, static_argnames=("start",))
 def _take_scored(base_BxTxN, last_RxTxN, position_BxK, start) -> jax.Array:
-    """Returns the last states at scored positions, (R, K, N); those of the base before `start`."""
+    """Returns the last states at scored positions, (R, K, N).
+
+    `last_RxTxN` begins at position `start`. Earlier states are those of the base pass.
+    """
     repeats = last_RxTxN.shape[0] // base_BxTxN.shape[0]
     earlier = jnp.tile(base_BxTxN[:, :start], (repeats, 1, 1))
     whole = jnp.concatenate([earlier, last_RxTxN], 1)

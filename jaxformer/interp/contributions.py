@@ -49,7 +49,7 @@ def direct(measured: Measured) -> np.ndarray:
 
 
 def has_direct(model: Any) -> bool:
-    """Returns whether a model has norms whose scale can be constant: all but the encoder."""
+    """Returns whether the scales of a model's norms can be constant: in all except the encoder."""
     return not isinstance(model, Encoder)
 
 
@@ -112,7 +112,7 @@ def _block_slopes(model, params, tokens_BxT, states_BxTxN, slope_BxTxN, is_direc
 
     Args:
         slope_BxTxN: the gradient with respect to the states after the block.
-        is_direct: whether heads, MLP and the scales of norms do not react to the states that enter.
+        is_direct: whether heads, MLP and the scales of norms are constant.
     """
     available = addresses(model)
     attention = HEADS if HEADS in available else ATTENTION
@@ -134,6 +134,7 @@ def _block_slopes(model, params, tokens_BxT, states_BxTxN, slope_BxTxN, is_direc
         out, values, _ = block_output(model, params, tokens_BxT, states_BxTxN, None, 0, edits, kept)
         return out, values
 
+    # The gradient with respect to a zero shift equals the gradient with respect to the activation.
     values = jax.eval_shape(lambda: run(states_BxTxN, {})[1])
     no_shifts = {name: jnp.zeros(x.shape, x.dtype) for name, x in values.items()}
     _, backward, _ = jax.vjp(run, states_BxTxN, no_shifts, has_aux=True)

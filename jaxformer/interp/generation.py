@@ -10,8 +10,8 @@ computed in one of three ways (`next_logits`):
     models with a cache  from the cache of models/cache.py, if prompts have one length and no edits
     all others           from the whole text, which is computed again for each new token
 
-The activations that `capture` names are read at the end, in one pass over prompt and new tokens. In
-a causal model they equal those while the tokens were drawn.
+The activations that `capture` names are read at the end, in one pass over prompt and new tokens.
+They equal the activations during the drawing of the tokens, since the model is causal.
 
 Shape letters: B prompts, T tokens of the prompts, N new tokens, S = T + N, V vocabulary, K stop
 tokens.
@@ -38,7 +38,8 @@ from jaxformer.models.sampling import NOT_FINITE, draw
 class Generation(NamedTuple):
     """The continuations of a batch of prompts.
 
-    After its stop token a row repeats it. After logits that are not finite it has -1.
+    A row repeats its stop token up to the end. From the first logits that are not finite on, its
+    tokens are -1.
     """
 
     tokens: jax.Array  # (B, new)
@@ -58,7 +59,7 @@ class Options:
     names: tuple[str, ...]
     patterns: tuple[str, ...]  # of edits
     functions: tuple[Any, ...]  # the leaves of edits that are functions, None for arrays
-    structure: Any  # that of the tree of edits
+    structure: Any  # the structure of the tree of edits
 
 
 def generate(
@@ -91,14 +92,14 @@ def generate(
       capture: patterns of the activations to return.
       temperature: the divisor of the logits; 0 takes the most probable token.
       top_p: samples from the fewest tokens whose probabilities sum to at least this.
-      stop: tokens that end a continuation; those of the tokenizer are added.
+      stop: tokens that end a continuation; the end tokens of the tokenizer are added.
       key: the random key, needed if the temperature is above 0.
       real: booleans (B, T), false at padding on the left of token ids.
       tokenizer: `jaxformer.models.pretrained.text.Text` of the model.
       chat: whether each text is a user's message in the model's chat template.
 
     Returns:
-      A `Generation`: the new tokens, their numbers, texts and the captured activations.
+      A `Generation`: the new tokens, how many each prompt has, texts and captured activations.
 
     Raises:
       UserError: an argument is wrong, the model is not causal, or the texts are too long for it.
@@ -228,6 +229,7 @@ def _generate(options, params, prompts, stop_K, key, temperature, top_p, arrays)
         """Writes new token i of each row; a finished row repeats its last token."""
         drawn_B = draw(logits_BxV, keys[i], temperature, top_p, options.is_greedy)
         last_B = tokens_BxS[rows_B, ends_B + i - 1]
+        # At i = 0 the last token belongs to the prompt and ends nothing.
         token_B = jnp.where(is_done(last_B) & (i > 0), last_B, drawn_B)
         return tokens_BxS.at[rows_B, ends_B + i].set(token_B.astype(tokens_BxS.dtype))
 

@@ -185,7 +185,7 @@ class Factors(NamedTuple):
 def qk(model: Any, params: Any, block: int, head: int) -> Factors:
     """Returns W_Q W_K^T of a head.
 
-    x_q (W_Q W_K^T) x_k^T is its score, without rotary positions and the factor 1/sqrt(D).
+    x_q (W_Q W_K^T) x_k^T is the head's score without rotary positions and the factor 1/sqrt(D).
 
     Args:
         model: a model with activation addresses.
@@ -250,13 +250,14 @@ def composition(model: Any, params: Any, earlier: int, later: int, kind: str) ->
             second = ov(model, params, later, j) if kind == "value" else qk(model, params, later, j)
             if kind == "key":
                 second = Factors(second.right, second.left)
+            # The product (A B^T)(C D^T) has the factors A and D (B^T C)^T.
             product = Factors(first.left, second.right @ (first.right.T @ second.left).T)
             strength[i, j] = norm(product) / (norm(first) * norm(second))
     return strength
 
 
 def norm(factors: Factors) -> jax.Array:
-    """Returns the Frobenius norm of left @ right.T, without the product."""
+    """Returns the Frobenius norm of left @ right.T without forming this N x N matrix."""
     product = (factors.left.T @ factors.left) * (factors.right.T @ factors.right).T
     return jnp.sqrt(jnp.maximum(product.sum(), 0))
 

@@ -27,8 +27,8 @@ def cut_params(params: Any, kinds: Sequence[str], fractions: Sequence[float]) ->
         The parameters for fractions[0] and each kind, then for fractions[1], and so on.
     """
     new: dict[str, dict[float, Any]] = {}  # {path: {fraction: matrix}}
-    # One thread: several wait for each other in matrices of this size and use five times the CPU
-    # time.
+    # With matrices of this size, several BLAS threads wait for each other and use five times the
+    # CPU time.
     with threadpool_limits(1, user_api="blas"):
         for path, matrix in paths.flatten(params).items():
             if matrix.ndim == 2:

@@ -1,4 +1,4 @@
-"""Computes the logits of a new token: of published models, of models with a cache, of all others.
+"""Computes the logits of a new token, with or without a cache of keys and values.
 
 Shape letters: B prompts, T tokens of the prompts, S tokens of prompts and continuations.
 """
@@ -58,6 +58,7 @@ def reader(
 def _uncached(call: Any, prompts: Prompts, S: int) -> tuple[jax.Array, Any, Extend]:
     """Computes the whole text for each new token."""
 
+    # The second input of a model is the positions at which it returns logits.
     def extend(i, tokens_BxS, memory):
         return call(0, {}, tokens_BxS, (prompts.ends_B + i)[:, None])[:, 0], memory
 

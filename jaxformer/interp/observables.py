@@ -1,8 +1,7 @@
 """Numbers that summarise hidden states and attention maps.
 
 The functions are pure and take captured arrays (B, ...). Most return (B,), means over heads and
-tokens.
-Shape letters: see `jaxformer.interp`; X = B T.
+tokens. Shape letters: see `jaxformer.interp`; X = B T tokens of all examples.
 """
 
 import jax
@@ -10,9 +9,9 @@ import jax.numpy as jnp
 
 
 def causal_attention_entropy(weights_BxHxTxT: jax.Array) -> jax.Array:
-    """Returns the mean entropy of causal attention rows over ln(number of visible tokens), (B,).
+    """Returns the mean of entropy / ln(number of visible tokens) of causal attention rows, (B,).
 
-    1 is uniform attention, 0 attends to one token. Row 0 sees one token and is left out. Fixed
+    1 is uniform attention, 0 is attention to one token. Row 0 sees one token and is left out. Fixed
     mixing has negative entries and no entropy. For attention without a mask use
     `training.probes.full_attention_entropy`.
     """

@@ -1,9 +1,9 @@
 """Patches every block and position of the residual stream, and computes only what can change.
 
 A patch after block l at position p changes later blocks only, and in a causal model only positions
-from p on. Where the prompts have the same tokens up to p, nothing changes at all. So a patch
-starts at block l + 1 with the states of the corrupted prompt, and reads earlier positions from
-their keys and values. All blocks share one compiled program (`jaxformer.interp.blocks`).
+from p on. If the prompts have the same tokens up to p, nothing changes at all. A patch is therefore
+computed from block l + 1 and position p on. The keys and values of earlier positions come from the
+run of the corrupted prompt. All blocks share one compiled program (`jaxformer.interp.blocks`).
 
 `jaxformer.capture.patch` patches any activation of any model; it runs the whole network each time.
 """
@@ -76,7 +76,8 @@ def patch_grid(
     # `read_at`.
     if model.spec.causal:
         first, stop = first_difference(clean, corrupted), read_at + 1
-    n_tokens = clean[:, first if blocks.has_memory else 0 :].size
+    first_computed = first if blocks.has_memory else 0
+    n_tokens = clean[:, first_computed:].size
     chunks = position_chunks(first, stop, n_tokens, blocks.has_memory)
     clean_pass, corrupted_pass = (blocks.forward(jnp.asarray(x)) for x in (clean, corrupted))
     last_BxN = corrupted_pass.states[-1][:, read_at]
@@ -117,7 +118,7 @@ def position_chunks(
     Args:
         first, stop: the range of positions.
         n_tokens: the number of tokens to compute for a patch at `first`, of all prompts.
-        has_memory: whether a chunk is computed from its first position on.
+        has_memory: whether a chunk is computed from its first position on, or from position 0.
 
     Returns:
         (the first computed position, positions (C,)) of each chunk. A chunk may repeat its last
@@ -163,12 +164,14 @@ def _states_of_cases(
     """Returns the last states of all cases of some blocks, (slots C B, T', N).
 
     The cases run together, so that a block's parameters are read from memory once for all of them.
-    A case has unchanged corrupted states until its block is reached.
+    A case has unchanged corrupted states until its block is reached. T' counts the positions from
+    `start` on.
 
     Args:
-        readers: the blocks that read patched states, one after another; L is the logits.
-        slots: the number of blocks in the result, at least that of `readers`; the cases of surplus
-            ones have no patch.
+        readers: the numbers of the blocks that read patched states, in sequence; the number L
+            stands for the logits.
+        slots: the number of blocks in the result. If it exceeds the number of `readers`, the
+            remaining cases have no patch.
         clean, corrupted: the passes without patches.
         positions_C: the patched positions.
         start: the first computed position.

@@ -40,7 +40,8 @@ def heat(
         raise UserError(
             f"{len(rows)} rows and {len(columns)} columns are named, got values {values.shape}."
         )
-    smallest_width = 1.2 + 0.16 * len(columns)  # inches: labels and colour bar, columns
+    # Inches: 1.2 for labels and colour bar, and 0.16 for each column.
+    smallest_width = 1.2 + 0.16 * len(columns)
     standard_widths = (figure_style.COLUMN, figure_style.PAGE)
     width = next((width for width in standard_widths if smallest_width <= width), smallest_width)
     height = max(0.7 + 0.12 * len(rows), MIN_HEIGHT)

@@ -72,10 +72,10 @@ def truncations(
         for path, leaf in chosen.items()
     }
 
-    def cut(rank):
+    def cut(rank_of_path):
         new = {}
         for path, (u, s, vt) in parts.items():
-            new[path] = recompose(u, s, vt, rank[path]).astype(chosen[path].dtype)
+            new[path] = recompose(u, s, vt, rank_of_path[path]).astype(chosen[path].dtype)
         return measure(paths.replace(params, new))
 
     return jax.lax.map(cut, ranks)

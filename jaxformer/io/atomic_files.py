@@ -73,7 +73,7 @@ def write_json(file: Path, value: Any) -> None:
 
 
 def write_atomically(file: Path, content: bytes) -> None:
-    """Writes a file so that it has its old or its new content, whenever the process is killed."""
+    """Writes a file that has its old or its new content even if the process is killed."""
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     with errors_name(file):
         try:

@@ -79,7 +79,7 @@ class at:
             they count from the first column of the prompts to the last new token.
     """
 
-    takes_address = True  # `activation_points.new_value` calls it with the address
+    takes_address = True  # `activation_points.new_value` also passes the address to `__call__`
 
     def __init__(self, new: Any, heads: Where = None, positions: Where = None):
         self.new, self.heads, self.positions = new, heads, positions
@@ -132,7 +132,7 @@ def mask(address: str, shape: tuple[int, ...], heads: Where, positions: Where) -
         axis = axes(address, len(shape))[kind]
         if axis is None:
             raise UserError(f"{address} of shape {shape} has no axis of {kind}s.")
-        # A run that continues a text has its tokens at `start` and later positions.
+        # In a run that continues a text, the first token has the position `start`.
         start = first_token() if kind == "position" else None
         if start is None:
             _check_index(address, kind, index, shape[axis])

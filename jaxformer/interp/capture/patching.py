@@ -1,7 +1,7 @@
 """Activation patching: how much of a clean prompt's answer an activation restores.
 
     patch       the metric of the corrupted run with one activation of the clean run
-    attribute   what `patch` adds to the metric, to first order, from one gradient for all
+    attribute   a first-order estimate of what `patch` adds to the metric, from a single gradient
     gradients   the gradient of a metric with respect to each activation
     path_patch  patches the output of one head into one later reader only
 
@@ -42,7 +42,8 @@ def patch(
 ) -> dict[str, np.ndarray]:
     """Returns {address: metric of the corrupted run with that activation of the clean run}.
 
-    All cases are one compiled program, which other prompts of the same shape use again.
+    A case patches one activation, or one position or head of it (`by`). One compiled program runs
+    all cases, also for other prompts of the same shape.
 
     Args:
         model: a model with activation addresses.
@@ -121,12 +122,10 @@ def _cases(chosen: dict[str, tuple[int, ...]], by: Sequence[str], at_once: int) 
     rows = []
     for index, (address, shape) in enumerate(chosen.items()):
         axis_of = edits.axes(address, len(shape))
-        positions, heads = (
-            range(shape[axis]) if kind in by and (axis := axis_of[kind]) is not None else [-1]
-            for kind in KINDS
-        )
+        sizes = {kind: shape[axis] for kind in by if (axis := axis_of[kind]) is not None}
+        positions, heads = (range(sizes[kind]) if kind in sizes else [-1] for kind in KINDS)
         # The cases are in the order of the result's axes, which is that of `by`.
-        if [kind for kind in by if axis_of[kind] is not None] == ["head", "position"]:
+        if list(sizes) == ["head", "position"]:
             rows += [(index, p, h) for h in heads for p in positions]
         else:
             rows += [(index, p, h) for p in positions for h in heads]
@@ -207,9 +206,9 @@ def path_patch(
     receiver: HeadAddress,
     metric: Metric,
 ) -> jax.Array:
-    """Returns the metric if only `receiver` reads the clean value of `sender`, directly.
+    """Returns the metric if only `receiver` reads the clean value of `sender`, on the direct path.
 
-    All attentions and MLPs between them keep their values of the corrupted prompt.
+    All attention layers and MLPs between the two keep their values of the corrupted prompt.
 
     Args:
         model, params, clean, corrupted, metric: as in `patch`.
@@ -292,7 +291,7 @@ def _prompts(clean: Any, corrupted: Any) -> tuple[tuple[Any, ...], tuple[Any, ..
 
 
 def _sum_except(value: jax.Array, address: str, by: Sequence[str]) -> jax.Array:
-    """Sums over all axes but those of `by`, which stay in its order."""
+    """Sums over all axes except those of `by`. These remain in the order of `by`."""
     axis_of = edits.axes(address, value.ndim)
     kept = [axis for kind in by if (axis := axis_of[kind]) is not None]
     summed = value.sum([i for i in range(value.ndim) if i not in kept])

@@ -60,7 +60,7 @@ def run(
     names: Sequence[str] = (),
     edits: Mapping[str, Any] | None = None,
 ) -> tuple[Any, dict[str, Any]]:
-    """Returns (logits, {address: activation}) of one run. The activations are those after edits.
+    """Returns (logits, {address: activation}) of one run, with the activations after the edits.
 
     Args:
         model: a model with activation addresses.
@@ -129,7 +129,7 @@ def stop_after(model: Model, params: Any, *inputs: Any, block: int) -> jax.Array
 
 
 def start_at(model: Model, params: Any, *inputs: Any, block: int, states: jax.Array) -> Any:
-    """Returns the logits if `states` (B, T, N) enter a block; inside jit it runs no earlier one.
+    """Returns the logits if `states` (B, T, N) enter a block. Inside jit earlier blocks do not run.
 
     Args:
         model: a model with activation addresses.
