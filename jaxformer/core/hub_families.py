@@ -9,7 +9,8 @@ module does not import jax.
     constants  {number of the network: its value in this family}
     only       {field: its supported values}
     windows    a function that reads which blocks attend to a window of tokens
-    rotary     the share of a head that rotates by default; None: no rotary positions
+    rotary     the share of a head that rotates by default; None: no rotary positions, unless
+               `finish` adds them
     partial    whether config.json may change this share
     base       the default base of the rotary positions
     finish     a function that reads further fields and changes the numbers

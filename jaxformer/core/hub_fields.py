@@ -149,7 +149,7 @@ def _yarn_scale(factor: float, scale: float | None, scale_all: float | None) -> 
     """Returns the factor by which YaRN multiplies cos and sin.
 
     Args:
-        factor: how many times the length of pretraining the model covers.
+        factor: the ratio of the model's length to its pretraining length.
         scale: the field mscale, or None.
         scale_all: the field mscale_all_dim, or None.
     """
@@ -157,7 +157,9 @@ def _yarn_scale(factor: float, scale: float | None, scale_all: float | None) -> 
     def scale_for(weight: float) -> float:
         return 0.1 * weight * math.log(factor) + 1 if factor > 1 else 1.0
 
-    return scale_for(scale) / scale_for(scale_all) if scale and scale_all else scale_for(1.0)
+    if scale and scale_all:
+        return scale_for(scale) / scale_for(scale_all)
+    return scale_for(1.0)
 
 
 def uniform_window(default: int | None) -> Callable[[Config, int], Windows]:
@@ -186,6 +188,7 @@ def qwen_windows(config: Config, layers: int) -> Windows:
 def smollm3_windows(config: Config, layers: int) -> Windows:
     """Reads SmolLM3: blocks without rotary positions have the window."""
     interval = config.get("no_rope_layer_interval", 4)
+    # In spite of its name, no_rope_layers is 1 for blocks with rotary positions.
     rotated = config.get("no_rope_layers") or [(i + 1) % interval for i in range(layers)]
     return _optional_windows(config, layers, [not is_rotated for is_rotated in rotated[:layers]])
 

@@ -82,6 +82,7 @@ def finish_gptj(config: Config, numbers: Numbers) -> None:
 def finish_smollm3(config: Config, numbers: Numbers) -> None:
     """Reads SmolLM3: some blocks, by default every fourth one, have no rotary positions."""
     layers, interval = numbers["layers"], config.get("no_rope_layer_interval", 4)
+    # In spite of its name, no_rope_layers is 1 for blocks with rotary positions.
     rotated = config.get("no_rope_layers")
     if rotated is None:
         rotated = [(i + 1) % interval != 0 for i in range(layers)]
@@ -131,6 +132,6 @@ def finish_encoder(config: Config, numbers: Numbers) -> None:
     numbers["head_act"] = head_act if has_head else ""
     numbers |= {"unembed_bias": has_head, "has_logits": has_head}
     if is_roberta:
-        # The first token of a text has row pad + 1 of the table of positions.
+        # The first token of a text uses row pad + 1 of the table of positions.
         pad = config.get("pad_token_id", 1)
         numbers |= {"pad": pad, "position_offset": pad + 1, "length": numbers["length"] - pad - 1}

@@ -39,7 +39,7 @@ def shard_activation(x: jax.Array, *axes: Axis) -> jax.Array:
 
 
 def gather_parameter(parameter: jax.Array, *axes: Axis) -> jax.Array:
-    """Gathers a parameter. XLA then communicates the parameter instead of its input activations.
+    """Gathers a parameter: XLA then communicates the parameter, not the activations it multiplies.
 
     Args:
         parameter: a parameter that may be split along the axis "fsdp".
@@ -96,14 +96,15 @@ def map_examples(function: Callable, examples: Any, batch_size: int, mesh: Mesh 
     if mesh is None or parts == 1:
         return jax.lax.map(function, examples, batch_size=batch_size)
     total = jax.tree.leaves(examples)[0].shape[0]
-    chunks = -(-total // batch_size)
-    chunk_size = -(-total // (chunks * parts)) * parts  # a multiple of `parts`
+    n_chunks = -(-total // batch_size)
+    chunk_size = -(-total // (n_chunks * parts)) * parts  # a multiple of `parts`
     chunk_sharding = NamedSharding(mesh, P(None, BATCH_AXES))
 
     def in_chunks(x):
-        x = jnp.pad(x, [(0, chunks * chunk_size - total)] + [(0, 0)] * (x.ndim - 1), mode="edge")
+        padding = [(0, n_chunks * chunk_size - total)] + [(0, 0)] * (x.ndim - 1)
+        x = jnp.pad(x, padding, mode="edge")
         return jax.lax.with_sharding_constraint(
-            x.reshape(chunks, chunk_size, *x.shape[1:]), chunk_sharding
+            x.reshape(n_chunks, chunk_size, *x.shape[1:]), chunk_sharding
         )
 
     mapped = jax.vmap(function, spmd_axis_name=BATCH_AXES)

@@ -156,8 +156,8 @@ class _Group:
         self.ways[-1] *= (self.last_ways + 1) / self.last_ways
         self.is_plain = False
 
-    def repeat_last(self, num_counts: float) -> None:
-        self.ways[-1] *= min(num_counts, WAYS_OF_REPETITION) if self.last_is_plain else math.inf
+    def repeat_last(self, n_counts: float) -> None:
+        self.ways[-1] *= min(n_counts, WAYS_OF_REPETITION) if self.last_is_plain else math.inf
         self.is_plain = False
 
 

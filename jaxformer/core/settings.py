@@ -66,7 +66,7 @@ class OptimSettings:
 class DeviceSettings:
     """Sizes of the mesh axes (`jaxformer.core.sharding`)."""
 
-    data: int = 0  # 0: all devices that the other axes leave and that divide the batch
+    data: int = 0  # parts of a batch; 0: as many as the batch and the remaining devices allow
     fsdp: int = 1  # parts of each parameter and of its optimizer state
     tensor: int = 1  # parts of attention heads and of hidden units
     members: int = 1  # parts of the population on separate devices; 0: as many as divide it

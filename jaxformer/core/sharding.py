@@ -56,8 +56,8 @@ def make_mesh(
     """Returns a mesh of all devices, or of as many as can be used.
 
     Args:
-        data: size of the axis. 0 selects the largest size that divides the batch, on the devices
-            that the other axes do not use.
+        data: size of the axis; 0 selects the largest size that the remaining devices allow and for
+            which data x fsdp divides the batch.
         fsdp: size of the axis.
         tensor: size of the axis.
         members: size of the axis; 0 selects the largest possible size that divides the population.
@@ -221,7 +221,7 @@ def state_sharding(state: Any, tx: optax.GradientTransformation, mesh: Mesh):
 
 
 def put_like(tree: Any, like: Any) -> Any:
-    """Puts host arrays on devices with the shardings of `like`; each process has whole arrays."""
+    """Puts host arrays on devices with the shardings of `like`. A process passes whole arrays."""
     return jax.tree.map(
         lambda x, old: jax.make_array_from_callback(
             old.shape, old.sharding, lambda index: np.asarray(x)[index]

@@ -104,7 +104,8 @@ def estimate_bytes(corpus: Corpus) -> int:
         # A unit is a byte or a record (`TextSource.size`).
         position, bytes_per_unit = 0, source.bytes / max(source.size, 1)
         for piece in source.read(0):
-            position, documents = piece.after, documents + piece.ends
+            position = piece.after
+            documents += piece.ends
             if sample_bytes + bytes_per_unit * position >= COUNT_SAMPLE_BYTES:
                 break
         sample_bytes += bytes_per_unit * position

@@ -43,10 +43,12 @@ def _mean_difference(
 
     Without a wrong token, the reference is subtracted.
     """
-    right, wrong = (
-        jnp.take_along_axis(logits_BxKxV, jnp.maximum(index, 0)[..., None], -1)[..., 0]
-        for index in (answers.target_BxK, answers.against_BxK)
-    )
+
+    def logits_of(token_BxK: jax.Array) -> jax.Array:
+        index_BxKx1 = jnp.maximum(token_BxK, 0)[..., None]
+        return jnp.take_along_axis(logits_BxKxV, index_BxKx1, -1)[..., 0]
+
+    right, wrong = logits_of(answers.target_BxK), logits_of(answers.against_BxK)
     difference_BxK = right - jnp.where(answers.against_BxK >= 0, wrong, reference_BxK)
     weight_BxK = answers.weight_BxK
     return (difference_BxK * weight_BxK).sum(-1) / weight_BxK.sum(-1)

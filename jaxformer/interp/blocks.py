@@ -70,6 +70,7 @@ def one_block(model: Any, block: int) -> Any:
     else:
         changes["scan"] = False
     if isinstance(model, Decoder):
+        # The branch factor keeps its value at the depth of the whole model.
         changes |= {"branch_scale": spec.branch, "depth_alpha": 0.0, "remat": False}
     return model.clone(spec=dataclasses.replace(spec, **changes))
 

@@ -83,14 +83,14 @@ class Measured:
             self.first_difference_of_all = first_difference(all_tokens, np.roll(all_tokens, 1, 0))
         has_heads = HEADS in self.clean.values[0]
         n_heads = model.spec.heads if has_heads else 1  # one switch for the whole attention
-        rows = list(np.eye(n_heads, dtype=bool)) if has_heads and heads else []
+        single_heads = list(np.eye(n_heads, dtype=bool)) if has_heads and heads else []
         all_heads, no_heads = np.ones(n_heads, bool), np.zeros(n_heads, bool)
         # Which heads each component replaces, and whether it replaces the MLP. Component 0 is the
         # attention, component 1 the MLP.
-        self.heads_CxH = np.array([all_heads, no_heads, *rows])
+        self.heads_CxH = np.array([all_heads, no_heads, *single_heads])
         self.mlp_C = np.arange(len(self.heads_CxH)) == 1
         self.names = [
-            component_names(block, len(rows), MLP in values)
+            component_names(block, len(single_heads), MLP in values)
             for block, values in enumerate(self.clean.values)
         ]
         self.progress = progress or (lambda: None)
@@ -128,7 +128,7 @@ class Measured:
 
     def path_patching(self) -> np.ndarray:
         """Returns the scores of `patching` if later components keep their corrupted values."""
-        # All later components are constant, so that positions do not affect each other. Only the
+        # All other components are constant, so that positions do not affect each other. Only the
         # scored positions are computed.
         position_BxK = self.answers.position_BxK
 

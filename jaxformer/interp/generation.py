@@ -174,7 +174,8 @@ def _padded(model: Any, rows: Sequence[np.ndarray]) -> Prompts:
     tokens_BxT, real_BxT = np.zeros((2, len(rows), T), np.int32)
     for row, is_real, tokens in zip(tokens_BxT, real_BxT, rows, strict=True):
         columns = slice(T - len(tokens), T) if on_left else slice(len(tokens))
-        row[columns], is_real[columns] = tokens, 1
+        row[columns] = tokens
+        is_real[columns] = 1
     ends_B = np.full(len(rows), T) if on_left else sizes
     real = jnp.asarray(real_BxT, bool) if on_left and sizes.min() < T else None
     return Prompts(jnp.asarray(tokens_BxT), real, ends_B)

@@ -87,7 +87,8 @@ def _cached(call: Any, prompts: Prompts) -> tuple[jax.Array, Any, Extend]:
     def extend(i, tokens_BxS, cache):
         return read(jax.lax.dynamic_slice_in_dim(tokens_BxS, T + i, 1, 1), cache)
 
-    return *read(prompts.tokens_BxT, {}), extend
+    logits_BxV, cache = read(prompts.tokens_BxT, {})
+    return logits_BxV, cache, extend
 
 
 def _published(
@@ -114,7 +115,8 @@ def _published(
         return read(slot, newest_Bx1, 0, None, cache)
 
     def recompute(slot, tokens_BxS, cache):
-        real_BxS = (cache["seen"] | (jnp.arange(S) == slot)[None]) & (jnp.arange(S) <= slot)[None]
+        slots_S = jnp.arange(S)
+        real_BxS = (cache["seen"] | (slots_S == slot)[None]) & (slots_S <= slot)[None]
         logits, cache = read(0, tokens_BxS, slot, real_BxS, model.empty_cache(B, S))
         return logits, cache | {"length": jnp.asarray(slot + 1, cache["length"].dtype)}
 
@@ -125,4 +127,5 @@ def _published(
         return jax.lax.cond(is_switch, recompute, append, T + i, tokens_BxS, cache)
 
     empty = model.empty_cache(B, S)
-    return *read(0, prompts.tokens_BxT, T - 1, prompts.real_BxT, empty), extend
+    logits_BxV, cache = read(0, prompts.tokens_BxT, T - 1, prompts.real_BxT, empty)
+    return logits_BxV, cache, extend

@@ -98,12 +98,13 @@ class at:
         # Arrays of indices are children of the tree, other indices are static.
         indices = self.heads, self.positions
         arrays = [index if hasattr(index, "dtype") else None for index in indices]
+        are_static = tuple(array is None for array in arrays)
         static = [
             tuple(index) if isinstance(index, Sequence) else index
             for index, array in zip(indices, arrays, strict=True)
             if array is None
         ]
-        return (self.new, *arrays), (tuple(array is None for array in arrays), tuple(static))
+        return (self.new, *arrays), (are_static, tuple(static))
 
     @classmethod
     def tree_unflatten(cls, static_parts, children):

@@ -80,7 +80,7 @@ def patch(
 def _program(model: Model, chosen: tuple[str, ...], metric: Metric) -> Any:
     """Returns a program that is compiled once for all prompts and cases of the same shapes."""
 
-    def all_cases(params, clean, corrupted, cases_CxKx3):
+    def all_cases(params, clean, corrupted, cases):  # cases: (chunks, at_once, 3), see `_cases`
         clean_values = capture(model, params, *clean, names=[re.escape(a) for a in chosen])
 
         def run_case(case_3):
@@ -92,7 +92,7 @@ def _program(model: Model, chosen: tuple[str, ...], metric: Metric) -> Any:
             new = {re.escape(address): replace for address in chosen}
             return metric(intervene(model, params, *corrupted, new))
 
-        values = jax.lax.map(jax.vmap(run_case), cases_CxKx3)
+        values = jax.lax.map(jax.vmap(run_case), cases)
         return values.reshape(-1, *values.shape[2:])
 
     return jax.jit(all_cases)
@@ -191,6 +191,7 @@ def _values_and_slopes(
         logits, values = run(model, params, *inputs, names=names, edits=new)
         return metric(logits), values
 
+    # The gradient with respect to a zero shift equals the gradient with respect to the activation.
     known = _known_shapes(model, _as_shapes(inputs))
     no_shifts = {a: jnp.zeros(known[a].shape, known[a].dtype) for a in chosen}
     slopes, values = jax.grad(shifted_metric, has_aux=True)(no_shifts)
