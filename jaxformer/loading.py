@@ -83,7 +83,7 @@ def load(
 
 
 def _placement_on_mesh(devices: Mapping[str, int], place: Any) -> Any:
-    """Returns the function (path, shape) -> sharding of the default rules on a mesh."""
+    """Returns a function (path, shape) -> sharding, which applies the default rules on a mesh."""
     if place is not None:
         raise UserError("give place or devices, not both.")
     if unknown_axes := sorted(set(devices) - set(sharding.AXES)):
@@ -201,7 +201,7 @@ def params_at_start(loaded: Loaded) -> dict[str, Any]:
 
 
 def check_run(source: str | Path) -> None:
-    """Raises a UserError if the source is a published model, which has no task."""
+    """Raises a UserError if the source is a published model instead of a run."""
     if is_published(source):
         raise UserError(
             f"{source} is a published model, not a run: `jaxformer cut`, `generate`, `look` and "
@@ -273,5 +273,5 @@ def _newest_checkpoint(folder: Workdir) -> Checkpoint:
 
 def _population_params(model: Any, checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the parameters of all members along a leading axis."""
-    halves = paths.unflatten(current_arrays(model, checkpoint.arrays))
-    return Partition.merge(halves.get("trainable", {}), halves.get("frozen", {}))
+    state = paths.unflatten(current_arrays(model, checkpoint.arrays))
+    return Partition.merge(state.get("trainable", {}), state.get("frozen", {}))

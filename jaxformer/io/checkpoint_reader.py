@@ -2,7 +2,8 @@
 
 A checkpoint is a folder named by its step. Orbax gives it this name when it is complete. Orbax
 restores a missing array as None and a flipped byte as a wrong value, both without an error.
-Therefore the note of a checkpoint lists the sha256 of each array, and has a checksum itself.
+Therefore each checkpoint has a JSON note with the sha256 of every array. The note has a checksum
+itself.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from jaxformer.io.atomic_files import (
 )
 from jaxformer.runtime.processes import any_process, from_process_0, on_host
 
-MAX_ATTEMPTS = 50  # of a reader, while a writer replaces the files that it reads
+MAX_ATTEMPTS = 50  # of a search that restarts when a writer has replaced checkpoints
 CheckNote = Callable[[dict[str, Any]], str]  # note -> why the run's other files are damaged, or ""
 
 
@@ -58,7 +59,7 @@ def read_newest(
 
     Args:
         folder: the folder of the checkpoints; it may be missing.
-        check_note: returns why files that belong to a checkpoint are damaged, or "".
+        check_note: takes the note and returns why other files of the run are damaged, or "".
         all_processes: whether all processes of a job read, and must find the same checkpoint.
 
     Raises:
@@ -82,8 +83,8 @@ def find_newest(
 ) -> SearchResult:
     """Reads the newest complete checkpoint like `read_newest`, but prints nothing.
 
-    If all checkpoints are damaged, the result has none and no error is raised. The search starts
-    again if another process has replaced checkpoints meanwhile.
+    If all checkpoints are damaged, the result has no checkpoint and no error is raised. The search
+    starts again if another process has replaced checkpoints meanwhile.
     """
     steps = list_steps(folder)
     for _ in range(MAX_ATTEMPTS):
@@ -97,7 +98,7 @@ def find_newest(
                 break
             checkpoint, damaged[step] = None, why
             if not all_processes and list_steps(folder) != steps:
-                break
+                break  # checkpoints were replaced: search again
         new_steps = list_steps(folder)
         if checkpoint is not None or all_processes or new_steps == steps:
             return SearchResult(checkpoint, damaged)
@@ -147,7 +148,7 @@ def silent_orbax() -> Iterator[Any]:
 
 
 def _agreed_steps(steps: list[int], all_processes: bool) -> list[int]:
-    """Returns the steps that process 0 sees. A shared disk may show them to others later."""
+    """Returns the steps that process 0 sees. Others may see new files on a shared disk later."""
     if not all_processes:
         return steps
     n_steps = from_process_0(len(steps))
@@ -156,7 +157,7 @@ def _agreed_steps(steps: list[int], all_processes: bool) -> list[int]:
 
 
 def _try_step(folder: Path, step: int, check_note: CheckNote) -> tuple[Checkpoint | None, str]:
-    """Returns (checkpoint, "") or (None, what is wrong with it)."""
+    """Returns (checkpoint, "") or (None, the reason why it is damaged)."""
     try:
         checkpoint = _read_step(folder, step)
         if why := check_note(checkpoint.note):
@@ -180,14 +181,14 @@ def _read_step(folder: Path, step: int) -> Checkpoint:
 def _read_arrays(ocp: Any, folder: Path, names: list[str]) -> dict[str, Any]:
     """Reads {path: array} into the memory of the host, whatever devices they were saved from."""
     handler = ocp.PyTreeCheckpointHandler(type_handler_registry=_type_handlers(ocp))
-    structure = {path: np.zeros(()) for path in names}  # shapes are those of the files
+    structure = {path: np.zeros(()) for path in names}  # placeholders: the files have the shapes
     as_numpy = {path: ocp.RestoreArgs(restore_type=np.ndarray) for path in names}
     return dict(handler.restore(folder, args=ocp.args.PyTreeRestore(structure, as_numpy)))
 
 
 @functools.cache
 def _type_handlers(ocp: Any) -> Any:
-    """Returns Orbax's handlers of arrays, with one for NumPy that ends all reads before it raises.
+    """Returns Orbax's array handlers. The one for NumPy finishes all reads before it raises.
 
     Orbax's own handler raises the first error of many concurrent reads and closes the event loop.
     Each read that completes later then prints a traceback, "Event loop is closed".
@@ -211,7 +212,10 @@ def _type_handlers(ocp: Any) -> Any:
 
 
 def _verify_note(note: Any, step: int) -> tuple[dict[str, Any], dict[str, str]]:
-    """Returns the caller's note and {path: sha256}; old notes have no checksum."""
+    """Returns the caller's note and {path: sha256}.
+
+    An old note stores the sha256 of the arrays under CHECKSUM and has no checksum itself.
+    """
     if has_checksum(note):
         content = without_checksum(note)
         if content["step"] != step:

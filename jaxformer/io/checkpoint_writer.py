@@ -1,8 +1,9 @@
 """Orbax checkpoints of a state: asynchronous, atomic, and verified before use.
 
-A state is saved as {path: array}, together with a JSON note: the rules of the partition, the
-seconds spent, the fingerprint of the rows. `checkpoint_reader` reads and verifies checkpoints. A
-damaged checkpoint is reported, the one before it is used, and the next save replaces it.
+A state is saved as {path: array}, together with a JSON note. A run's note has the rules of the
+partition, the seconds spent, and the fingerprint of the rows of metrics.jsonl.
+`checkpoint_reader` reads and verifies checkpoints. It reports a damaged checkpoint and uses the one
+before it. The next save deletes the damaged one.
 """
 
 import contextlib
@@ -42,9 +43,9 @@ class Checkpoints:
         self._ocp = ocp = self._stack.enter_context(silent_orbax())
         self._complete: set[int] = set()  # steps that were verified, or written by this process
         self._pending: set[int] = set()  # steps that are being written
-        self._damaged: set[int] = set()  # steps newer than the restored one
+        self._damaged: set[int] = set()  # damaged steps, newer than the restored one
         self._executor = ThreadPoolExecutor(1, "checkpoint")
-        self._submission: Future[None] | None = None  # hashes a state and passes it to Orbax
+        self._submission: Future[None] | None = None  # the latest call of `_submit` in the executor
         options = ocp.CheckpointManagerOptions(max_to_keep=keep, cleanup_tmp_directories=True)
         handlers = {"state": ocp.StandardCheckpointHandler(), "note": ocp.JsonCheckpointHandler()}
         try:
@@ -85,7 +86,7 @@ class Checkpoints:
         existing = {*self._manager.all_steps()} - self._damaged
         if step in self._complete | self._pending | existing:
             return
-        # Copied, because the training loop donates the buffers of the state, which are still read.
+        # Copied, because the training loop donates the state's buffers while they are being saved.
         arrays = sharding.copy_arrays(flatten_state(state))
         if jax.process_count() == 1:
             self._submission = self._executor.submit(self._submit, step, arrays, note)
@@ -128,8 +129,9 @@ class Checkpoints:
         """Returns the newest complete checkpoint, None if there is none at all.
 
         Args:
-            like: a state of arrays or shapes, whose paths, shapes and dtypes are required.
-            check_note: returns why files that belong to a checkpoint are damaged, or "".
+            like: a state of arrays or shapes. The checkpoint must have its paths, shapes and
+                dtypes.
+            check_note: takes the note and returns why other files of the run are damaged, or "".
         """
         result = read_newest(self.folder, check_note, all_processes=jax.process_count() > 1)
         checkpoint = result.checkpoint
@@ -161,7 +163,7 @@ def flatten_state(state: Any) -> dict[str, Any]:
 
 
 def check_same_arrays(arrays: dict[str, Any], expected: dict[str, Any], where: str) -> None:
-    """Raises a UserError unless both have the same paths, shapes and dtypes.
+    """Raises a UserError unless the arrays have the expected paths, shapes and dtypes.
 
     Args:
         arrays: {path: array} that were read.

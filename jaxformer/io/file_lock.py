@@ -26,7 +26,7 @@ def try_lock(file: Any, shared: bool = False) -> bool:
 
 
 def wait_for_lock(file: Any) -> None:
-    """Locks an open file until it is closed, after all others have released it."""
+    """Waits until no other process has the lock, and locks an open file until it is closed."""
     fcntl.flock(file, fcntl.LOCK_EX)
 
 

@@ -34,7 +34,8 @@ def read(file: Path, number: int = -1) -> dict[str, np.ndarray]:
 
     Args:
         file: a file of `write`.
-        number: the file's number in a sequence, equal to its array "place"; -1: not checked.
+        number: the file's number in a sequence, which its array "place" stores. A file without
+            this array passes with any number.
     """
     try:
         arrays = load_verified(file)
@@ -57,7 +58,7 @@ def load_verified(file: Path) -> dict[str, np.ndarray]:
     try:
         arrays = load(file)
         expected = arrays.pop(CHECKSUM, None)
-        if expected is None:  # damage may hide the checksum: then the number of arrays differs
+        if expected is None:  # an old file, or damage hides the checksum
             is_sound = len(arrays) == _count_in_directory(file)
         else:
             is_sound = str(expected) == _checksum(arrays)
@@ -73,7 +74,7 @@ def load_verified(file: Path) -> dict[str, np.ndarray]:
 def load(file: Path) -> dict[str, np.ndarray]:
     """Returns the arrays of an .npz file; raises ValueError if it holds Python objects."""
     try:
-        # NumPy leaves a file of its own open if the zip file is damaged.
+        # If `np.load` opens a damaged zip file itself, it does not close it.
         with open(file, "rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             return dict(arrays)
     except ValueError as error:
@@ -88,9 +89,9 @@ def has_checksum(file: Path) -> bool:
 
 
 def _count_in_directory(file: Path) -> int:
-    """Returns the number of arrays in the last record of a zip file.
+    """Returns the number of arrays according to the last record of a zip file.
 
-    A flipped bit in the directory can hide the arrays after a name, also the checksum.
+    NumPy reads fewer arrays if a flipped bit in the zip directory hides the entries after it.
     """
     record = file.read_bytes()[-END_RECORD.size :]
     signature, *_, count, _, _, _ = END_RECORD.unpack(record)

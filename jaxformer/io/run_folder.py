@@ -1,4 +1,4 @@
-"""The folder of a run, which has one writer at a time, and its files, each complete or absent.
+"""Reads and writes a run's folder. One process writes; each JSON file is complete or absent.
 
 config.json    the config, its hash, and the file and overrides that it came from
 env.json       versions, device, cores, flags of XLA, commit of the code
@@ -78,6 +78,7 @@ class Workdir:
 
     def rows(self) -> list[Row]:
         """Reads the rows of metrics.jsonl, and verifies those of a finished run."""
+        # A process that writes the rows verifies them by its own fingerprint.
         finished = self.rows_fingerprint() is None and (self.path / "result.json").exists()
         return self._rows.read(self._read("result.json").get(ROWS) if finished else None)
 
@@ -102,7 +103,7 @@ class Workdir:
     def rows_difference(self, expected: Fingerprint | None) -> str:
         """Returns why the rows do not have the fingerprint in a checkpoint, or ""."""
         why = self._rows.difference(expected) if is_writer() and expected else ""
-        return why and f"metrics.jsonl: {why}"
+        return f"metrics.jsonl: {why}" if why else ""
 
     def resume_rows(self, expected: Fingerprint | None, step: int) -> None:
         """Deletes the rows after a checkpoint, which the resumed run will write again."""
@@ -135,7 +136,8 @@ class MemoryWorkdir(Workdir):
 
     def __init__(self, config: Mapping[str, Any]):
         self.path = None
-        self._files, self._appended = {"config.json": dict(config)}, []
+        self._files = {"config.json": dict(config)}
+        self._appended = []
 
     def read(self, name: str) -> dict[str, Any]:
         return self._files[name]
@@ -172,7 +174,7 @@ def open_workdir(path: str | Path, config: Mapping[str, Any]) -> Iterator[Workdi
             raise UserError("process 0 of this job could not open the workdir; see its message.")
         yield workdir
         return
-    is_open = False
+    is_open = False  # process 0 sends 1 to the others once the folder is open, and 0 if that fails
     try:
         with _open_as_writer(workdir, config):
             is_open = bool(from_process_0(1))

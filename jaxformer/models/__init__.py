@@ -1,4 +1,4 @@
-"""Networks as functions `init` and `apply` over a dict of paths, published networks included.
+"""Networks with functions `init` and `apply`, whose parameters are a nested dict.
 
 Shape letters, the suffixes of array names such as `x_BxTxN`:
 
@@ -11,4 +11,4 @@ An axis of size 1 is written 1. Modules of a single paper explain further letter
 
 from jaxformer.runtime.command_line import require_package
 
-require_package("jax")  # before `python -m jaxformer.models.export` looks for it
+require_package("jax")  # a hint instead of a traceback in `python -m jaxformer.models.export`

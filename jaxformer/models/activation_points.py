@@ -1,9 +1,10 @@
 """Activation points: `tap` gives an activation an address, by which `Request` keeps and edits it.
 
-    q_BxTxHxD = tap(self, "queries", q_BxTxHxD)          in block_3/attn: block_3/attn/queries
+    q_BxTxHxD = tap(self, "queries", q_BxTxHxD)
 
-Without a request a tap returns its input, at no cost. All models use the same addresses. An address
-exists only in models that compute its activation.
+In the module block_3/attn, this address is block_3/attn/queries. Without a request a tap returns
+its input, at no cost. All models use the same addresses. An address exists only in models that
+compute its activation.
 
     token_embeddings position_embeddings embedded           the input of block_0 and its two parts
     block_i/before block_i/between block_i/states           the residual stream: before attention,
@@ -69,7 +70,10 @@ def in_order(by_address: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sort_key(address: str) -> tuple[Any, ...]:
-    """Returns the sort key of an address: its part of the model, block, point and name."""
+    """Returns (part of the model, block, point, name) of an address.
+
+    The parts are 0 before the blocks, 1 in a block, 2 after the blocks.
+    """
     natural_key = paths.by_number(address)
     for part, names in ((0, BEFORE_BLOCKS), (2, AFTER_BLOCKS)):
         if address in names:
@@ -89,8 +93,8 @@ class Request:
       names: patterns of the addresses to keep.
       edits: {pattern: new value}. A new value is an array of the activation's shape, a number, or
         a function of the old value. A function with `takes_address` gets the address as well.
-      first_token: the position of the first token, which may be traced, in a pass over a part of a
-        text; None for a pass over all of it.
+      first_token: the position in the text at which a pass over a part of it begins; it may be
+        traced. None for a pass over a whole text.
     """
 
     def __init__(

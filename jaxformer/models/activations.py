@@ -31,7 +31,10 @@ def activation(name: str, width: int) -> Callable[[jax.Array], jax.Array]:
 
 
 def shaped_leaky_relu(width: int, c: float = -1.0) -> Callable[[jax.Array], jax.Array]:
-    """Returns LeakyReLU with slope 1 + c/sqrt(n), scaled to the second moment 1."""
+    """Returns LeakyReLU with the negative slope 1 + c/sqrt(n).
+
+    It is scaled so that an input from N(0, 1) gives an output of second moment 1.
+    """
     slope = 1 + c / width**0.5
     gain = (2 / (1 + slope**2)) ** 0.5
     return lambda x: gain * jnp.where(x >= 0, x, slope * x)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from jaxformer.core.errors import UserError, unknown
 
+# Names of the standard deviations of MixiT's random matrix; see `mixing_std`.
 MIXING_SCALES = ("theory", "head", "spread", "token")
 
 
@@ -49,7 +50,7 @@ def rotate(x_BxTxHxD: jax.Array, angles_Txk: jax.Array, scale: float = 1.0) -> j
       x_BxTxHxD: queries or keys.
       angles_Txk: (T, D/2), or (B, T, D/2) with other positions in each example. Fewer than D/2
         angles rotate the first dimensions of a head and leave the rest.
-      scale: a factor of cos and sin.
+      scale: multiplies cos and sin.
     """
     rotated = 2 * angles_Txk.shape[-1]
     if rotated < x_BxTxHxD.shape[-1]:
@@ -195,8 +196,9 @@ def mixing_std(
 
 
 def sink_mixing(length: int) -> jax.Array:
-    """Returns the authors' head 0, (T, T): half of the token itself, half of token 0.
+    """Returns the mixing matrix of head 0 in the MixiT authors' code, (T, T).
 
-    In their code entry (0, 0) is 0.5, so row 0 sums to one half and the others to 1.
+    It adds half of each token to half of token 0. Entry (0, 0) is 0.5, so row 0 sums to one half
+    and the others to 1.
     """
     return (0.5 * jnp.eye(length)).at[:, 0].set(0.5)

@@ -1,4 +1,4 @@
-"""Deep multi-head attention, linear in its values, with queries and keys of the network's input.
+"""Deep multi-head attention, linear in its values; queries and keys come from the network's input.
 
 The model of arXiv 2405.15926, eqs. (1)-(4), with tokens x_t in R^n, hidden widths N_1 .. N_{L+1}:
 
@@ -49,7 +49,7 @@ class AttentionPathsSpec:
     query_width: int = 1  # G, the width of queries and keys
     readout: str = "last"  # the tokens t* that are read: first | last | mean
     parameterization: str = "prior"  # initial weights and factors of layers: prior | standard
-    vocab_size: int = 0  # tokens are vectors, the output is a number
+    vocab_size: int = 0  # must be 0: tokens are vectors, the output is a number
     length: int = 0  # a field of every spec; not used here
     causal: bool = False  # must be False: each token attends to all tokens
     param_dtype: Any = float  # of the stored parameters
@@ -157,8 +157,8 @@ class AttentionPaths(nn.Module):
 
     def from_attentioned(self, xi_BxPxn) -> jax.Array:
         """Returns f, (B,), as the sum over paths, at a cost that does not depend on T."""
-        _, weights_Pxn = self.path_weights(xi_BxPxn.shape[-1])
-        return jnp.einsum("bpn,pn->b", xi_BxPxn, weights_Pxn) * weights_Pxn.size**-0.5
+        _, v_eff_Pxn = self.path_weights(xi_BxPxn.shape[-1])
+        return jnp.einsum("bpn,pn->b", xi_BxPxn, v_eff_Pxn) * v_eff_Pxn.size**-0.5
 
     def path_weights(self, n: int) -> tuple[jax.Array, jax.Array]:
         """Returns v^(1) / sqrt(N_1), (P, N_1), whose Gram matrix is U, and V_eff, (P, n)."""
@@ -180,7 +180,7 @@ class Block(nn.Module):
 
 
 class PathAttention(nn.Module):
-    """Attention with queries and keys of the network's input and values of the layer below."""
+    """Attention with queries and keys from the network's input, and values from the layer below."""
 
     spec: AttentionPathsSpec
     layer: int
@@ -215,7 +215,7 @@ class PathAttention(nn.Module):
 
 
 class ScaledKernel(nn.Module):
-    """A parameter `kernel` of shape (inputs, *outputs), returned with variance 1/inputs."""
+    """A parameter `kernel` of shape (inputs, *outputs); "prior" divides it by sqrt(inputs)."""
 
     spec: AttentionPathsSpec
     outputs: tuple[int, ...]

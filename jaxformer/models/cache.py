@@ -22,7 +22,7 @@ def is_caching(module: nn.Module) -> bool:
 
 
 def advance(module: nn.Module, tokens: int, name: str = "seen") -> jax.Array:
-    """Adds `tokens` to the number of tokens in the cache and returns the number before."""
+    """Adds `tokens` to the token counter `name` of the cache and returns its previous value."""
     seen = module.variable(CACHE, name, lambda: jnp.zeros((), jnp.int32))
     start = seen.value
     seen.value = start + tokens
@@ -35,7 +35,7 @@ def append(module: nn.Module, name: str, new_BxTx: jax.Array, length: int) -> tu
     Args:
       module: the module whose collection "cache" has the array.
       name: the name of the cached array.
-      new_BxTx: (B, T, ..), of the new tokens.
+      new_BxTx: keys or values of the new tokens, (B, T, ..).
       length: the number of tokens that the cache has room for.
 
     Returns:

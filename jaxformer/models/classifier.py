@@ -53,7 +53,7 @@ class Classifier(Decoder):
 
 
 def pooled(h_BxTxN: jax.Array, real_BxT: jax.Array, pool: str) -> jax.Array:
-    """Returns the pooled states, (B, 1, N). A text of padding only has the states of token 0.
+    """Returns the pooled states, (B, 1, N); the state of token 0 if a text is only padding.
 
     Args:
       h_BxTxN: the last states.

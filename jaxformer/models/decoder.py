@@ -38,9 +38,10 @@ from jaxformer.models.scanned import scan_blocks
 
 
 class Attention(nn.Module):
-    """Wo concat_h(A_h v_h), at `positions_BxK` only if they are given.
+    """The attention branch Wo concat_h(A_h v_h).
 
-    `real_BxT` is false at padding; None stands for no padding.
+    Given `positions_BxK`, it computes the output of these tokens only. `real_BxT` is false at
+    padding; None stands for no padding.
     """
 
     spec: DecoderSpec
@@ -205,16 +206,17 @@ class Decoder(nn.Module):
         real_BxT = None  # a causal token never attends to padding, which comes last
         if spec.pad >= 0 and not spec.causal:
             real_BxT = (tokens_BxT != spec.pad).at[:, 0].set(True)
-        remat, last = {"policy": REMAT_POLICIES[spec.remat_keep]}, spec.layers - 1
+        last = spec.layers - 1
+        remat = {"policy": REMAT_POLICIES[spec.remat_keep]}
         block = nn.remat(Block, **remat) if spec.remat else Block
-        # Parameters are drawn, and caches and edits are applied, in one block at a time.
+        # Initialisation, caches and edits need a separate module for each block.
         unrolled = self.is_initializing() or is_caching(self) or activation_points.has_edits()
         scanned = spec.scan and last > 0 and not unrolled
         if scanned:
             remat = remat if spec.remat else None
             h = scan_blocks(self, Block(spec, parent=None), last, h, None, real_BxT, remat=remat)
         for i in range(last if scanned else 0, spec.layers):
-            # Only the last block may drop tokens: the next block attends to all others.
+            # Only the last block may drop tokens: earlier blocks return all tokens to the next.
             positions = positions_BxK if i == last else None
             h = block(spec, name=f"block_{i}")(h, positions, real_BxT)
         if spec.use_norm:
@@ -227,9 +229,9 @@ class Decoder(nn.Module):
         unembed = spec.linear(spec.vocab_size, "unembed", spec.init_std, bias=False)
         return tap(self, "logits", unembed(h))
 
-    def _embed(self, name, rows, index):
+    def _embed(self, name, n_rows, index):
         spec = self.spec
-        table = layers.embedding(rows, spec.width, name, spec.embed_init_std, **spec.dtypes)
+        table = layers.embedding(n_rows, spec.width, name, spec.embed_init_std, **spec.dtypes)
         return table(index)
 
 

@@ -15,7 +15,8 @@ from jaxformer.models.model import MAX_SCALE, check_sizes
 MIXERS = ("softmax", "mixit")
 POLICIES = jax.checkpoint_policies
 _SAVE_DENSE = POLICIES.save_only_these_names(DENSE)
-# The activations that a recomputed block keeps; "products" adds the attention scores.
+# {remat_keep: the activations that a recomputed block keeps}. "dense" keeps the outputs of linear
+# maps, "products" also the attention scores.
 REMAT_POLICIES: dict[str, Any] = {
     "nothing": None,
     "dense": _SAVE_DENSE,
@@ -58,7 +59,7 @@ class DecoderSpec:
     remat: bool = False  # recompute a block's activations in the backward pass
     remat_keep: str = "nothing"  # activations kept by remat: nothing | dense | products
     fused: bool = False  # keep no attention weights in memory unless they are captured or edited
-    scan: bool = False  # compile one block for all but the last; the results are the same
+    scan: bool = False  # compile one body for all blocks but the last; same results
     dtype: Any = float  # of the computation; float is float32, or float64 under x64
     param_dtype: Any = float  # of the stored parameters
 

@@ -33,7 +33,7 @@ STRENGTHS = ("beta", "alpha_sa", "alpha_mlp", "sigma_v2", "sigma_w2", "sigma_b2"
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """The hyperparameters of an encoder, with the names of theory.signal.Block."""
+    """The hyperparameters of an encoder, named as in theory.signal.Block."""
 
     vocab_size: int  # 0: inputs and outputs are vectors (B, T, N), without embedding and logits
     length: int  # T: the longest sequence, and the T of `beta`
@@ -48,7 +48,7 @@ class EncoderSpec:
     sigma_b2: float = 0.0  # initial variance of MLP biases
     activation: str = "relu"  # of the MLP, a name of models/activations.py
     causal: bool = False  # a token attends to itself and earlier tokens only
-    scan: bool = False  # compile one block for all; the results are the same
+    scan: bool = False  # compile one body for all blocks; the results are the same
     dtype: Any = float  # of the computation; float is float32, or float64 under x64
     param_dtype: Any = float  # of the stored parameters
 
@@ -58,7 +58,7 @@ class EncoderSpec:
         check_sizes(self, "length", least=2)
         for name in STRENGTHS:
             value = getattr(self, name)
-            traced = isinstance(value, jax.Array)  # checked before it was traced
+            traced = isinstance(value, jax.Array)  # such a value was checked before tracing
             if not traced and not 0 <= value < math.inf:
                 raise UserError(f"{name} must be finite and at least 0, got {value}.")
         if self.width % self.heads:

@@ -54,7 +54,7 @@ def fused_attention(
         wide = (x.astype(jnp.float32) for x in (q, k, v))
         return dot_product_attention(*wide).astype(q.dtype)
 
-    kernels: dict[str, Any] = {}
+    kernels: dict[str, Any] = {}  # {platform: function of q, k and v}
     half_precision = q_BxTxHxD.dtype.itemsize == 2
     if half_precision and width % 8 == 0 and width <= MAX_CUDNN_WIDTH and _traces(cudnn, arguments):
         kernels["cuda"] = cudnn
@@ -63,10 +63,10 @@ def fused_attention(
         kernels["tpu"] = _flash_on_mesh(q_BxTxHxD, causal)
     if q_BxTxHxD.dtype == jnp.float16:
         kernels["cpu"] = jax.checkpoint(in_float32)
-    plain = jax.checkpoint(dot_product_attention)
+    plain_product = jax.checkpoint(dot_product_attention)
     if not kernels:
-        return plain(*arguments)
-    return jax.lax.platform_dependent(*arguments, **kernels, default=plain)
+        return plain_product(*arguments)
+    return jax.lax.platform_dependent(*arguments, **kernels, default=plain_product)
 
 
 def _traces(function: Any, arguments: Any) -> bool:

@@ -76,7 +76,7 @@ def _half_product(x: jax.Array, y: jax.Array, dimensions: Any) -> jax.Array:
     """Multiplies in half precision with the instructions of the platform that runs the program.
 
     Accelerators sum in float32 by themselves. XLA uses a CPU's instructions for half precision only
-    if the result is float32, so that it is rounded afterwards.
+    if the result is float32, which `on_cpu` rounds afterwards.
     """
 
     def on_cpu(x, y):
@@ -122,7 +122,7 @@ def embedding(rows: int, features: int, name: str, std: Any, **dtypes: Any) -> n
 
 
 def _gathered_table(*arrays: Any, dtype: Any = None, inexact: bool = True) -> list[Any]:
-    """Promotes dtypes for nn.Embed, and gathers the table, its last array, on a mesh."""
+    """Promotes dtypes for nn.Embed, and gathers the table, the last array, on a mesh."""
     *inputs, table_VxN = promote_dtype(*arrays, dtype=dtype, inexact=inexact)
     return [*inputs, layouts.gather_parameter(table_VxN, "tensor", None)]
 
@@ -131,7 +131,7 @@ def split_heads(module: nn.Module, name: str, flat_BxTx: jax.Array, heads: int) 
     """Returns queries, keys or values by head, (B, T, H, D), at their address.
 
     Args:
-        module: the module of attention, which names the address.
+        module: the attention module, whose path begins the address.
         name: "query", "key" or "value".
         flat_BxTx: the projected tokens, (B, T, H D).
         heads: H.
@@ -153,7 +153,7 @@ def softmax_attention(
     """Returns sum_s A_ts v_s by head, (B, T, H, D), with its activation points.
 
     Args:
-      module: the attention module, whose addresses the activations get.
+      module: the attention module, whose path begins the addresses.
       q_BxTxHxD: the queries.
       k_BxSxGxD, v_BxSxGxD: the keys and values; H/G heads share each.
       mask: booleans that broadcast against (B, H, T, S), true where a query sees a key.
@@ -175,7 +175,7 @@ def mix_values(module: nn.Module, weights_HxTxS: jax.Array, v_BxSxHxD: jax.Array
     """Returns sum_s A_ts v_s for each head.
 
     Args:
-        module: the module of attention, which names the address.
+        module: the attention module, whose path begins the address.
         weights_HxTxS: attention weights, (B, H, T, S) or (H, T, S).
         v_BxSxHxD: the values.
 
@@ -192,7 +192,7 @@ def merge_heads(
     """Returns the output of attention: the heads side by side, projected.
 
     Args:
-        module: the module of attention, which names the addresses "heads" and "output".
+        module: the attention module, whose path begins the addresses.
         heads_BxTxHxD: the mixed values of each head.
         project: the output projection, a function of (B, T, H D).
     """
@@ -211,12 +211,12 @@ def mlp(
     """Returns W_out phi(W_in x), or W_out (phi(W_gate x) * W_in x), with its activation points.
 
     Args:
-      module: the MLP module, whose addresses the activations get.
+      module: the MLP module, whose path begins the addresses.
       x_BxTxN: the states.
       dense: applies the linear map (x, features, name); the names are gate, in and out.
       hidden: the hidden width M.
       phi: the activation.
-      gated: whether W_gate multiplies.
+      gated: whether phi(W_gate x) multiplies W_in x.
     """
     if gated:
         gate_BxTxM = tap(module, "preactivation", dense(x_BxTxN, hidden, "gate"))
@@ -236,7 +236,7 @@ class Norm(nn.Module):
       centred: whether the mean of x is subtracted first.
       has_gain: whether y is multiplied by `gain_offset` plus the parameter `scale`.
       has_bias: whether the parameter `bias` is added.
-      gain_offset: a constant of the gain; 1 where `scale` is stored as a difference from 1.
+      gain_offset: added to `scale`; 1 if `scale` is stored as a difference from 1.
       dtype: the dtype of y; None is the default float type of JAX.
       param_dtype: the dtype of the parameters; None is the default float type of JAX.
       statistics_dtype: the dtype of all sums and products; by default the dtype of `scale`, or of x

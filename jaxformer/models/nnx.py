@@ -1,4 +1,4 @@
-"""Flax NNX modules as functions `init` and `apply` over a dict of paths.
+"""Flax NNX modules as functions `init` and `apply` over a nested dict of parameters.
 
     network = FromNNX(lambda rngs: Net(vocab_size=16, rngs=rngs))
     params = network.init(jax.random.key(0))["params"]      {"embed": {"embedding": ..}, ..}
@@ -24,7 +24,7 @@ class FromNNX:
 
     Args:
       module: a function of `nnx.Rngs` that returns a module, so that each seed draws its own
-        parameters. A module instance starts every seed with the parameters it has.
+        parameters. Given an instance of a module, every seed begins with its parameters.
     """
 
     def __init__(self, module: nnx.Module | Callable[..., Any]):

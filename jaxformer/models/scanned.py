@@ -43,7 +43,7 @@ def scan_blocks(
         x_BxTxN, sown = block.apply({"params": params}, x_BxTxN, *more, mutable=["intermediates"])
         return x_BxTxN, sown.get("intermediates")
 
-    # A scan needs no barrier against merging the recomputation with the first pass.
+    # prevent_cse=False: in a scan, XLA cannot merge the recomputation with the first pass.
     body = body if remat is None else jax.checkpoint(body, prevent_cse=False, **remat)
     blocks = [module.variables["params"][name] for name in names]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *blocks)

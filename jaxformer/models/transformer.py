@@ -4,10 +4,10 @@
     parallel     X <- a X + SA(N(X)) + MLP(N(X))
     post-norm    X <- N(a X + SA(X)),   X <- N(m X + MLP(X))
 
-A branch of a pre-norm block may normalise its output in addition to its input, N(SA(N(X))), or
-instead of it, N(SA(X)).
+SA is attention, N the norm, a = alpha_sa and m = alpha_mlp. A branch of a pre-norm block may
+normalise its output in addition to its input, N(SA(N(X))), or instead of it, N(SA(X)).
 
-`encoder` stacks the post-norm form, and theory.signal measures its predictions in these blocks.
+`encoder` stacks the post-norm form. theory.signal compares its predictions with these blocks.
 Inputs and outputs are vectors (B, T, N).
 
 Paths: attn/{query,key,value,out}, mlp/{gate,in,out}; norms have no gains. `activation_points` lists

@@ -60,11 +60,11 @@ class Wrapped:
         outputs = self.module.apply(variables, tokens_BxT, mutable=mutable)
         logits_BxTxV, *written = outputs if mutable else (outputs,)
         expected = (*tokens_BxT.shape, self.spec.vocab_size)
-        shape = getattr(logits_BxTxV, "shape", type(logits_BxTxV).__name__)
-        if shape != expected:
+        got = getattr(logits_BxTxV, "shape", type(logits_BxTxV).__name__)
+        if got != expected:
             raise UserError(
                 f"{self.spec.module} must return logits (batch, tokens, vocabulary): expected "
-                f"{expected}, got {shape}."
+                f"{expected}, got {got}."
             )
         logits = take_positions(logits_BxTxV, positions_BxK)
         return (logits, *written) if mutable else logits

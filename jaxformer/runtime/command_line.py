@@ -125,7 +125,7 @@ class Parser(argparse.ArgumentParser):
                 raise UserError(f"{name} is given {given_flags.count(name)} times.")
 
     def _unknown_error(self, word: str) -> UserError:
-        """Returns the error for an argument that is no flag and no value of one."""
+        """Returns the error for an argument that is neither a flag nor the value of a flag."""
         kind = "flag" if word.startswith("-") else "word"
         names = [flag.option_strings[0] for flag in self.flags if flag.option_strings]
         names = [name for name in names if not name.startswith("--config.")]
@@ -176,8 +176,8 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
                 "JAX_PLATFORMS=cpu."
             )
         out.flush()
-        if out.problem:
-            code = code or _print_error(f"cannot print: {out.problem}.")
+        if out.problem and not code:
+            code = _print_error(f"cannot print: {out.problem}.")
         return code
 
     return run
@@ -224,7 +224,7 @@ class Output:
         except OSError as error:
             if not isinstance(error, BrokenPipeError):
                 self.problem = error.strerror or type(error).__name__
-            with contextlib.suppress(OSError, ValueError):  # buffered text needs an open file
+            with contextlib.suppress(OSError, ValueError):  # buffered text goes to /dev/null
                 os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
         except UnicodeEncodeError:  # the terminal's encoding lacks a character
             self._try(method, *(text.encode("ascii", "replace").decode() for text in texts))
@@ -245,6 +245,7 @@ def activation_hint(package: str) -> str:
 
 def require_package(package: str) -> None:
     """Ends `python -m ..` with the activation hint if a package is missing."""
+    # During the imports of `python -m`, sys.argv[0] is "-m".
     if sys.argv[:1] == ["-m"] and importlib.util.find_spec(package) is None:
         raise SystemExit(activation_hint(package))
 

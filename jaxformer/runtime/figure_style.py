@@ -19,9 +19,9 @@ from jaxformer.io.atomic_files import write_atomically
 COLUMN, PAGE = 8 / 2.54, 16 / 2.54  # inches
 # Okabe and Ito: distinct for colour-blind readers.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-SEQUENTIAL_MAP, DIVERGING_MAP = "cividis", "RdBu_r"  # white is zero in the second
+SEQUENTIAL_MAP, DIVERGING_MAP = "cividis", "RdBu_r"  # in RdBu_r white is zero
 ENDINGS = (".png", ".pdf", ".svg")
-TITLE, TEXT, SMALL, SMALLEST = 8.0, 7.0, 6.5, 6.0  # points
+TITLE, TEXT, SMALL, SMALLEST = 8.0, 7.0, 6.5, 6.0  # font sizes in points
 LINE = 1.2  # height of a line divided by its font size
 EDGE = 0.06  # inches of white around texts
 SPINE = 0.45  # inches of a panel that tick labels and the axis label take
@@ -109,7 +109,7 @@ def panels(rows: int, columns: int, size: tuple[float, float], figure: Any = Non
 def add_finding(
     figure: Any, finding: str, caveat: str = "", names: Any = None, columns: int = 0
 ) -> None:
-    """Adds a finding above all panels, and a caveat and a legend below. It is called once, last.
+    """Adds a finding above all panels, and a caveat and a legend below. Call it once, last.
 
     The figure becomes higher by the height of the texts.
 
@@ -197,7 +197,8 @@ def save(figure: Any, file: Path) -> None:
     """Writes a figure atomically, in the format of the file's suffix and without a date."""
     kind = check_file(file).suffix[1:]
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    figure.savefig(buffer := io.BytesIO(), format=kind, dpi=LOOK["savefig.dpi"], metadata=metadata)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=LOOK["savefig.dpi"], metadata=metadata)
     try:
         write_atomically(file, buffer.getvalue())
     except OSError as error:
@@ -229,14 +230,14 @@ def _width(axis: Any) -> float:
 
 
 def _legend_entries(names: Any) -> tuple[Sequence[Any], Sequence[str]]:
-    """Returns (handles, labels) of a panel, or those given; empty lists for None."""
+    """Returns (handles, labels), where `names` is a panel, such a pair, or None for empty lists."""
     if names is None or isinstance(names, tuple):
         return names or ([], [])
     return names.get_legend_handles_labels()
 
 
 def _add_legend(parent: Any, width: float, handles, labels, columns: int, **look: Any) -> Any:
-    """Adds a legend with as many columns as fit, at most `columns`."""
+    """Adds a legend to a panel or figure with as many columns as fit, at most `columns`."""
     figure = getattr(parent, "figure", parent) or parent
     max_columns = min(columns or len(labels), len(labels))
     look = {"loc": "lower center"} | look

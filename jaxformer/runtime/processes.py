@@ -20,9 +20,9 @@ from jaxformer.core.errors import UserError
 from jaxformer.runtime import process_watchdog
 from jaxformer.runtime.process_watchdog import Watchdog
 
-DETECTION_SECONDS = 2.0  # the watchdog notices within them that another process was killed
+DETECTION_SECONDS = 2.0  # within which the watchdog notices that another process was killed
 JAX_HEARTBEAT_SECONDS = 60  # JAX's own check, should the watchdog fail
-MIN_CACHED_COMPILE_SECONDS = 0.1
+MIN_CACHED_COMPILE_SECONDS = 0.1  # programs that compile faster are not cached
 ADDRESS_BYTES = 512  # of the padded text with the host, port and token of the watchdog
 _watchdog: Watchdog | None = None  # in a job of several processes
 
@@ -83,7 +83,7 @@ def fail(error: BaseException) -> None:
     """
     if _watchdog is None:
         return
-    time.sleep(DETECTION_SECONDS)
+    time.sleep(DETECTION_SECONDS)  # the cause may be the end of another process
     if not _watchdog.exit_lock.acquire(blocking=False):
         time.sleep(60)  # the watchdog is ending this process
     cause = min(_watchdog.failing, default=None)

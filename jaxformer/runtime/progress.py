@@ -24,7 +24,7 @@ class StatusLine:
 
     def __init__(self, screen_period: float = 0.2, pipe_period: float = 10.0) -> None:
         self.handle: Any = None  # updates the output of a notebook cell
-        self.is_open = False  # whether the line of the terminal has not been ended yet
+        self.is_open = False  # whether the cursor of the terminal is still on the line
         self.is_terminal = sys.stderr.isatty()
         self.is_notebook = _in_notebook()
         self.period = screen_period if self.is_terminal or self.is_notebook else pipe_period
@@ -158,7 +158,10 @@ def preemption_signal(environment: Mapping[str, str]) -> int:
 
 
 class Stopwatch:
-    """The seconds of a run over all its sessions: compiling, everything else, processor time.
+    """Measures the seconds of a run over all its sessions.
+
+    "compile" is the time of compiling, "run" the remaining time, "cpu" the processor time.
+
 
     Attributes:
       before: the seconds of earlier sessions, which a resumed run sets.

@@ -1,4 +1,4 @@
-"""Published models with this package's addresses: the families of `core.hub_families`.
+"""Published models of the families in `core.hub_families`, with jaxformer's paths and addresses.
 
     model, params, config = jaxformer.load("gpt2")                  from the hub or a folder
     capture.capture(model, params, tokens, names=["block_11/attn/weights"])

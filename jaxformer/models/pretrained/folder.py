@@ -75,8 +75,8 @@ def load_folder(
     expected = shapes(Pretrained(spec))
     entries = tensor_layouts.tensor_entries(spec, list(expected))
     names = _stored_names(checkpoint, entries, spec)
-    used = requested or _checked_dtype(checkpoint.tensor(names[entries[0].name]).dtype)
-    model = Pretrained(replace(spec, dtype=used, param_dtype=used))
+    model_dtype = requested or _checked_dtype(checkpoint.tensor(names[entries[0].name]).dtype)
+    model = Pretrained(replace(spec, dtype=model_dtype, param_dtype=model_dtype))
     params = _read_parameters(checkpoint, names, entries, model.spec, expected, place)
     return model, params, checkpoint.config
 

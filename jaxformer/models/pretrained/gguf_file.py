@@ -140,8 +140,9 @@ class _Header:
             raise ValueError(f"its header goes beyond its {len(self.content):,} bytes")
         return self.content[start : self.position]
 
-    def number(self, kind: str) -> Any:
-        return struct.unpack(f"<{kind}", self.take(struct.calcsize(f"<{kind}")))[0]
+    def number(self, struct_format: str) -> Any:
+        little_endian = f"<{struct_format}"
+        return struct.unpack(little_endian, self.take(struct.calcsize(little_endian)))[0]
 
     def string(self) -> str:
         return self.take(self.number("Q")).decode(errors="replace")

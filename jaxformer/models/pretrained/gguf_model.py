@@ -1,4 +1,4 @@
-"""Presents a GGUF file as a Hugging Face checkpoint: config.json, and tensors under its names.
+"""Presents a GGUF file as a Hugging Face checkpoint: its config.json and its names of tensors.
 
 `ARCHITECTURES` has a row for each architecture. Two transformations of llama.cpp are reversed:
 
@@ -17,7 +17,7 @@ import numpy as np
 from jaxformer.core.errors import UserError, one_line, unknown
 from jaxformer.models.pretrained.gguf_file import GGUFFile
 
-# {field of config.json: name of the metadata after the architecture}
+# {field of config.json: key of the metadata after the architecture's name, such as "llama."}
 FIELDS = {
     "max_position_embeddings": "context_length",
     "hidden_size": "embedding_length",
@@ -28,6 +28,7 @@ FIELDS = {
     "rms_norm_eps": "attention.layer_norm_rms_epsilon",
     "rope_theta": "rope.freq_base",
 }
+# {field of config.json: key of the metadata after "tokenizer.ggml."}
 TOKEN_FIELDS = {
     "bos_token_id": "bos_token_id",
     "eos_token_id": "eos_token_id",
@@ -44,8 +45,8 @@ def _llama_fields(config: dict[str, Any], value: Callable[[str], Any]) -> dict[s
 
 def _qwen_fields(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
     head_width = value("attention.key_length")
-    own_width = {} if head_width is None else {"head_dim": head_width}
-    return own_width | {"hidden_act": "silu", "use_sliding_window": False}
+    head_field = {} if head_width is None else {"head_dim": head_width}
+    return head_field | {"hidden_act": "silu", "use_sliding_window": False}
 
 
 def _gemma_fields(
@@ -53,7 +54,8 @@ def _gemma_fields(
 ) -> dict[str, Any]:
     """Returns the fields of Gemma 2 and 3, where every `period`-th layer sees all tokens."""
     layers, head_width = config["num_hidden_layers"], value("attention.key_length")
-    # The scale of the scores is not in the file. The models with 27 billion parameters differ.
+    # The file lacks the scale of the scores, 1/sqrt(scale_width). In models with 27 billion
+    # parameters this width is not the head's.
     is_27b = layers == layers_of_27b
     scale_width = config["hidden_size"] // config["num_attention_heads"] if is_27b else head_width
     return {
@@ -84,12 +86,12 @@ class Architecture(NamedTuple):
 
     model_type: str  # the field of config.json
     class_name: str  # the class in transformers
-    # Maps the fields so far, and a function that reads the metadata of the architecture by name,
-    # to further fields of config.json.
+    # (fields so far, function that returns a metadata value by its key) -> further fields of
+    # config.json
     more_fields: Callable[[dict[str, Any], Callable[[str], Any]], dict[str, Any]]
     is_permuted: bool = False  # rows of query and key are permuted
     is_norm_shifted: bool = False  # norms are stored as 1 + w
-    has_implied_biases: bool = False  # query, key and value have biases, and config.json no field
+    has_implied_biases: bool = False  # query, key and value have biases without a field for them
 
 
 ARCHITECTURES = {
@@ -154,6 +156,7 @@ class GGUFModel:
     def _rope_scaling(self, value: Callable[[str], Any]) -> dict[str, Any]:
         if ROPE_FACTORS in self.gguf.tensors:
             factors = self.gguf.tensor(ROPE_FACTORS).tolist()
+            # With equal short and long factors, longrope divides each rate by its factor.
             scaling = {"rope_type": "longrope", "attention_factor": 1.0}
             return {"rope_scaling": scaling | {"short_factor": factors, "long_factor": factors}}
         kind = value("rope.scaling.type")
@@ -174,7 +177,7 @@ class GGUFModel:
 
     @property
     def names(self) -> set[str]:
-        """The tensors in the file, without the factors that config.json has."""
+        """The names of the tensors in the file, without ROPE_FACTORS, which the config contains."""
         return set(self.gguf.tensors) - {ROPE_FACTORS}
 
     def location(self, name: str) -> str:

@@ -42,7 +42,7 @@ def check_name(name: str) -> None:
 
 
 def check_revision(revision: str) -> None:
-    """Raises unless this is a possible revision, which cannot leave the folder of the model."""
+    """Raises unless this is a possible revision, whose path stays in the models' folder."""
     parts = revision.split("/")
     if not REVISION.fullmatch(revision) or any(part in ("", ".", "..") for part in parts):
         raise UserError(f"{revision!r:.200} is not a revision, such as 'main' or 'step1000'.")
@@ -90,7 +90,7 @@ def fetch(name: str, revision: str | None = None) -> Path:
     except errors.RepositoryNotFoundError:
         raise UserError(f"{name!r} is neither a folder nor a model on the hub.") from None
     except Exception as error:
-        # Without a network: errors of several libraries, and LocalEntryNotFoundError.
+        # Without a network, several libraries raise errors of many classes.
         raise UserError(
             f"{name!r}{at_revision} is not a folder, and the hub cannot be reached: "
             f"{one_line(error, 120)}"

@@ -1,7 +1,7 @@
 """Tensors of safetensors files as views of a memory map: reading a slice reads only its bytes.
 
 A file begins with 8 bytes for the length of a header, and a JSON header with each tensor's dtype,
-shape and offsets. Open the file with the library first, which checks the header.
+shape and offsets. Open the file with the library safetensors first: it checks the header.
 """
 
 import json
@@ -34,7 +34,7 @@ def mapped_tensor(file: Path, name: str) -> np.ndarray | None:
 def _header(file: Path, _changed: int) -> tuple[int, dict[str, Any]]:
     """Returns (the offset of the tensors, the header).
 
-    `_changed` is the time of the last change, so that a changed file is read again.
+    `_changed`, the time of the last change, makes the cache read a changed file again.
     """
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")

@@ -88,9 +88,9 @@ class Pretrained(nn.Module):
         S = seen_BxS.shape[1]
         if spec.learned_positions and max(T, S) > spec.length:
             raise UserError(f"the model has {spec.length} positions, got {max(T, S)} tokens.")
-        # In families with a padding token, padding reads the row before the first token's row.
-        rows_BxT = jnp.where(counted_BxT, position_BxT, -1) if spec.pad >= 0 else position_BxT
-        h_BxTxN = self._embedded(tokens_BxT, rows_BxT, types_BxT)
+        # In families with a padding token, padding gets the position before the first token's.
+        table_row_BxT = jnp.where(counted_BxT, position_BxT, -1) if spec.pad >= 0 else position_BxT
+        h_BxTxN = self._embedded(tokens_BxT, table_row_BxT, types_BxT)
         score_inputs = positions.SharedScoreInputs(spec, seen_BxS, start, position_BxT)
         new_cache: Cache = {"seen": seen_BxS, "length": start + T}
         for i in range(spec.layers):
@@ -104,9 +104,12 @@ class Pretrained(nn.Module):
         return logits if cache is None else (logits, new_cache)
 
     def _embedded(
-        self, tokens_BxT: jax.Array, rows_BxT: jax.Array, types_BxT: jax.Array | None
+        self, tokens_BxT: jax.Array, table_row_BxT: jax.Array, types_BxT: jax.Array | None
     ) -> jax.Array:
-        """Returns the states that enter the first block."""
+        """Returns the states that enter the first block.
+
+        `table_row_BxT` plus `position_offset` is each token's row in the table of positions.
+        """
         spec = self.spec
         h_BxTxN = self._embed("embed", spec.vocab_size, tokens_BxT, spec.embed_width)
         if spec.embed_scale != 1:
@@ -118,16 +121,16 @@ class Pretrained(nn.Module):
             types_BxT = jnp.zeros_like(tokens_BxT) if types_BxT is None else types_BxT
             h_BxTxN = h_BxTxN + self._embed("types", spec.types, types_BxT)
         if spec.learned_positions:
-            n_rows, rows_BxT = spec.length + spec.position_offset, rows_BxT + spec.position_offset
-            p_BxTxN = self._embed("positions", n_rows, rows_BxT)
+            n_rows = spec.length + spec.position_offset
+            p_BxTxN = self._embed("positions", n_rows, table_row_BxT + spec.position_offset)
             h_BxTxN = h_BxTxN + tap(self, "position_embeddings", p_BxTxN)
         if spec.embed_norm:
             h_BxTxN = norm(spec, "embed_norm")(h_BxTxN)
         return tap(self, "embedded", h_BxTxN)
 
-    def _embed(self, name: str, rows: int, index: jax.Array, width: int = 0) -> jax.Array:
+    def _embed(self, name: str, n_rows: int, index: jax.Array, width: int = 0) -> jax.Array:
         spec = self.spec
-        table = layers.embedding(rows, width or spec.width, name, spec.init_std, **spec.dtypes)
+        table = layers.embedding(n_rows, width or spec.width, name, spec.init_std, **spec.dtypes)
         return table(index)
 
     def _read_out(self, h_BxKxN: jax.Array) -> jax.Array:
@@ -192,7 +195,7 @@ class Block(nn.Module):
         return tap(self, "states", self._norm("mlp_norm", between + branch, "sum")), cache
 
     def _norm(self, name: str, x_BxTxN: jax.Array, *places: str) -> jax.Array:
-        """Applies a norm if the family has one at one of these places."""
+        """Applies a norm if the family has norms at one of these places (`spec.norm_at`)."""
         return norm(self.spec, name)(x_BxTxN) if self.spec.norm_at in places else x_BxTxN
 
 
@@ -243,7 +246,7 @@ class Attention(nn.Module):
         return layers.merge_heads(self, mixed_BxTxHxD, project), cache
 
     def _heads(self, x_BxTxN: jax.Array, name: str, n_heads: int) -> jax.Array:
-        """Returns queries, keys or values by head, after their norm."""
+        """Returns queries, keys or values by head; some families norm queries and keys."""
         spec = self.spec
         flat = dense(spec, n_heads * spec.head_width, name, spec.qkv_bias)(x_BxTxN)
         if spec.clip:

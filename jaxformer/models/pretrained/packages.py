@@ -4,7 +4,8 @@ Only the metadata of the package are read: its code is never imported. The weigh
 
     a file *.gguf
     a folder with config.json and safetensors
-    parts *.gguf.part00, *.gguf.part01, .. in this package and those that it requires
+    parts *.gguf.part00, *.gguf.part01, .. in this package and in the required packages whose
+        names begin with its name
     a file *.zip that has config.json and safetensors at its root
 
 The first use joins the parts, or unpacks the zip, into a folder of the user's cache.
@@ -24,7 +25,7 @@ from jaxformer.core.errors import UserError, one_line
 
 PREFIX = "package:"
 PART = re.compile(r"(.+\.gguf)\.part-?(\d+)")
-CHECKSUMS = "SHA256SUMS"
+CHECKSUMS = "SHA256SUMS"  # a file with lines of a hash, two spaces and a file name
 MODEL_FILES = re.compile(r"[\w-]+\.(json|safetensors)|model\.safetensors\.index\.json")
 
 
@@ -60,7 +61,7 @@ def weights_of(source: str) -> Path:
 
 
 def _required_packages(name: str) -> list[metadata.Distribution]:
-    """Returns the package, and the packages that it requires and that begin with its name."""
+    """Returns the package, and the required packages whose names begin with its name."""
     try:
         package = metadata.distribution(name)
     except (metadata.PackageNotFoundError, ValueError):

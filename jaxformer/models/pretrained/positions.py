@@ -1,4 +1,7 @@
-"""Masks, rotary angles and biases of the scores, shared by all blocks of the same kind."""
+"""Masks, rotary angles and biases of the scores, shared by all blocks of the same kind.
+
+A slot is the index of a token in the cache, or in the text if there is no cache.
+"""
 
 import math
 from typing import Any, NamedTuple

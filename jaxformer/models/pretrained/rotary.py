@@ -29,17 +29,17 @@ from jaxformer.models import attention
 
 @dataclass(frozen=True)
 class Rotary:
-    """The rotary positions of a head, whose first `width` dimensions rotate."""
+    """The rotary positions of a head; the module's docstring has the formulas."""
 
-    width: int
+    width: int  # D, the number of leading dimensions that rotate
     base: float = 10_000.0
     kind: str = "plain"
     factor: float = 1.0
     low: float = 1.0
     high: float = 4.0
     pretraining_length: int = 0  # L
-    short: tuple[float, ...] = ()
-    long: tuple[float, ...] = ()
+    short: tuple[float, ...] = ()  # longrope: short_k, a factor for each pair
+    long: tuple[float, ...] = ()  # longrope: long_k
     scale: float = 1.0
     is_truncated: bool = True  # yarn: the ramp begins and ends at whole pairs
     interleaved: bool = False  # the pairs are (x_2k, x_2k+1), otherwise (x_k, x_k+D/2)
@@ -95,6 +95,7 @@ class Rotary:
     def _ramp(self) -> np.ndarray:
         """Returns YaRN's ramp, (D/2,): 0 for fast pairs, 1 for slow pairs."""
 
+        # The fractional index k of the pair that makes this many turns in L tokens.
         def pair_of(turns: float) -> float:
             ratio = self.pretraining_length / (turns * 2 * math.pi)
             return self.width * math.log(ratio) / (2 * math.log(self.base))

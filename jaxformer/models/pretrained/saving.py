@@ -106,10 +106,11 @@ def _index_json(shards: Mapping[str, list[TensorEntry]], flat: Mapping[str, Any]
 
 
 def _config_json(config: Mapping[str, Any], flat: Mapping[str, Any]) -> bytes:
-    """Returns config.json with the dtype of the parameters."""
-    dtype = str(next(iter(flat.values())).dtype)
+    """Returns config.json with the dtype of the first parameter."""
+    first_parameter = next(iter(flat.values()))
     without_dtype = {k: v for k, v in config.items() if k not in ("torch_dtype", "dtype")}
-    return json.dumps(without_dtype | {"torch_dtype": dtype}, indent=2).encode()
+    with_dtype = without_dtype | {"torch_dtype": str(first_parameter.dtype)}
+    return json.dumps(with_dtype, indent=2).encode()
 
 
 def _check_parameters(
@@ -119,8 +120,8 @@ def _check_parameters(
     expected = shapes(model)
     if missing := [path for path in expected if path not in flat]:
         raise UserError(f"the parameters lack {listed(missing)}.")
-    named = {path for entry in entries for path in entry.parameters}
-    if extra := [path for path in flat if path not in expected or path not in named]:
+    storable = {path for entry in entries for path in entry.parameters}
+    if extra := [path for path in flat if path not in expected or path not in storable]:
         raise UserError(f"a {model.spec.family} model does not have {listed(extra)}.")
     for path, shape in expected.items():
         if flat[path].shape != shape:

@@ -11,7 +11,7 @@ from jaxformer.models.pretrained.rotary import Rotary
 NORMS = ("layer", "rms")
 NORM_PLACES = ("input", "output", "both", "sum")
 QK_NORMS = ("", "head", "each_head", "width")
-MAX_NUMBER = 1e30  # of any field; infinity is none
+MAX_NUMBER = 1e30  # the largest value of a float field
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class PretrainedSpec:
     mlp_bias: bool = False
     unembed_bias: bool = False
     has_logits: bool = True  # otherwise the output is the last states
-    # The activation of a dense layer with a norm before the unembedding (masked tokens); "": none.
+    # The activation of BERT's dense layer, which a norm follows, before the unembedding; "": none.
     head_act: str = ""
     causal: bool = True
     init_std: float = 0.02

@@ -1,9 +1,9 @@
 """The tensors of a published model on disk, and the layouts of kernels in them.
 
-same        (inputs, outputs), the layout of our parameters
+same        (inputs, outputs), the layout of jaxformer's parameters
 transposed  (outputs, inputs), as in PyTorch
-columns     several of our kernels joined along the outputs of (inputs, outputs)
-rows        several of our kernels joined along the outputs of (outputs, inputs)
+columns     several kernels joined along the outputs of (inputs, outputs)
+rows        several kernels joined along the outputs of (outputs, inputs)
 groups      (G, H/G + 2, D, inputs): for each key head its queries, key and value
 """
 
@@ -17,7 +17,7 @@ from jaxformer.core.errors import check_choice
 from jaxformer.models.pretrained.spec import PretrainedSpec
 from jaxformer.models.pretrained.tensor_names import FALCON_TWO_NORMS, JOINED, KERNELS, NAMES
 
-# {last part of our path: last part of the name on disk}
+# {last part of a parameter's path: last part of the name on disk}
 LEAVES = {"kernel": "weight", "scale": "weight", "embedding": "weight", "bias": "bias"}
 
 
@@ -30,7 +30,7 @@ class TensorEntry(NamedTuple):
 
 
 def tensor_entries(spec: PretrainedSpec, paths: Sequence[str]) -> list[TensorEntry]:
-    """Returns the tensors of a model on disk, in the order of the table and of blocks.
+    """Returns the tensors of a model on disk, in the order of `NAMES`, then of blocks.
 
     Args:
       spec: the hyperparameters of the model.
@@ -41,36 +41,37 @@ def tensor_entries(spec: PretrainedSpec, paths: Sequence[str]) -> list[TensorEnt
     if spec.family == "falcon" and spec.parallel and not spec.shared_norm:
         names = FALCON_TWO_NORMS
     present = []
-    for ours, theirs in names.items():
-        blocks = range(spec.layers) if "#" in theirs else [0]
-        heads = range(spec.heads) if "%" in theirs else [0]
+    for module_paths, disk_name in names.items():
+        blocks = range(spec.layers) if "#" in disk_name else [0]
+        heads = range(spec.heads) if "%" in disk_name else [0]
         for index in itertools.product(blocks, heads):
-            entries = _entries_of_module(spec.family, theirs, ours, index)
+            entries = _entries_of_module(spec.family, disk_name, module_paths, index)
             present += [entry for entry in entries if parameters.issuperset(entry.parameters)]
     return present
 
 
 def _entries_of_module(
-    family: str, theirs: str, ours: str, index: tuple[int, int]
+    family: str, disk_name: str, module_paths: str, index: tuple[int, int]
 ) -> Iterator[TensorEntry]:
     """Yields an entry for each tensor that a module may have.
 
     Args:
       family: the family of the model.
-      theirs: the name of the module on disk, a value of a row of `NAMES`.
-      ours: our module or modules, the key of that value.
+      disk_name: the name of the module on disk, a value of a row of `NAMES`.
+      module_paths: the paths of jaxformer's modules joined by "+", the key of that value.
       index: the numbers of the block and of the head.
     """
     block, head = map(str, index)
-    theirs = theirs.replace("#", block).replace("%", head)
-    modules = ours.replace("#", block).replace("%", head).split("+")
-    for leaf, their_leaf in LEAVES.items():
+    disk_name = disk_name.replace("#", block).replace("%", head)
+    modules = module_paths.replace("#", block).replace("%", head).split("+")
+    for leaf, disk_leaf in LEAVES.items():
         layout = "same"
         if len(modules) > 1:
             layout = JOINED[family]
         elif leaf == "kernel":
-            layout = KERNELS.get(family, "transposed") if ours != "unembed" else "transposed"
-        yield TensorEntry(f"{theirs}.{their_leaf}", tuple(f"{x}/{leaf}" for x in modules), layout)
+            in_block = module_paths != "unembed"
+            layout = KERNELS.get(family, "transposed") if in_block else "transposed"
+        yield TensorEntry(f"{disk_name}.{disk_leaf}", tuple(f"{x}/{leaf}" for x in modules), layout)
 
 
 def to_parameters(array: Any, entry: TensorEntry, spec: PretrainedSpec) -> list[Any]:
@@ -93,8 +94,8 @@ def to_parameters(array: Any, entry: TensorEntry, spec: PretrainedSpec) -> list[
     if entry.layout == "groups":
         rest = array.shape[1:]  # (inputs,), or () for biases
         parts = array.reshape(spec.kv_heads, -1, spec.head_width, *rest)
-        by_kind = parts[:, :-2], parts[:, -2], parts[:, -1]
-        return [part.reshape(-1, *rest).T for part in by_kind]
+        queries_keys_values = parts[:, :-2], parts[:, -2], parts[:, -1]
+        return [part.reshape(-1, *rest).T for part in queries_keys_values]
     ends = np.cumsum(_output_sizes(entry, spec))[:-1]
     if entry.layout == "columns":
         return np.split(array, ends, axis=-1)
@@ -132,6 +133,6 @@ def tensor_shape(entry: TensorEntry, shapes: Sequence[tuple[int, ...]]) -> tuple
 
 def _output_sizes(entry: TensorEntry, spec: PretrainedSpec) -> list[int]:
     """Returns the number of outputs of each parameter in a joined tensor."""
-    if len(entry.parameters) == 2:
+    if len(entry.parameters) == 2:  # gate and in of an MLP; otherwise query, key and value
         return [spec.mlp_width] * 2
     return [heads * spec.head_width for heads in (spec.heads, spec.kv_heads, spec.kv_heads)]

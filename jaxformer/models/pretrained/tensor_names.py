@@ -1,7 +1,7 @@
 """The tensor names of published families on disk.
 
-`NAMES` has a row for each family, which maps our modules to names on disk. In both names # stands
-for the number of a block and % for the number of a head. A kernel, scale or embedding is the
+`NAMES` has a row for each family, which maps jaxformer's modules to names on disk. In both names #
+stands for the number of a block and % for the number of a head. A kernel, scale or embedding is the
 "weight" of its module on disk. Modules joined with "+" are one tensor on disk. A row may contain
 modules that a model of the family lacks.
 """
@@ -11,7 +11,7 @@ GATE_IN = "block_#/mlp/gate+block_#/mlp/in"
 
 
 def _block(layer: str, **names: str) -> dict[str, str]:
-    """Returns a row of the table: {our module in a block: their module}."""
+    """Returns {jaxformer's module in a block: name on disk}; `layer` begins each name on disk."""
     modules = {
         "query": "attn/query",
         "key": "attn/key",
@@ -103,7 +103,7 @@ GPTJ = GPT2 | _block(
     mlp_in="mlp.fc_in",
     mlp_out="mlp.fc_out",
 )
-del GPT_NEO[QKV], GPTJ[QKV]
+del GPT_NEO[QKV], GPTJ[QKV]  # they store query, key and value apart
 for _joined in (QKV, GATE_IN):
     for _module in _joined.split("+"):
         del PHI3[_module]

@@ -47,14 +47,14 @@ def tiny(kind: str, vocab_size: int, seed: int = 0) -> tuple[Pretrained, dict[st
 
 def draw(path: str, shape: Sequence[int], seed: int = 0) -> np.ndarray:
     """Returns random weights, large enough that each parameter changes the logits."""
-    source = np.random.RandomState(zlib.crc32(f"{path}/{seed}".encode()))
-    noise = source.standard_normal(tuple(shape))
-    kind = path.rsplit("/", 1)[-1]
-    if kind == "scale":
+    generator = np.random.RandomState(zlib.crc32(f"{path}/{seed}".encode()))
+    noise = generator.standard_normal(tuple(shape))
+    leaf = path.rsplit("/", 1)[-1]
+    if leaf == "scale":
         return (1 + 0.3 * noise).astype(np.float32)
-    if kind == "bias":
+    if leaf == "bias":
         return (0.3 * noise).astype(np.float32)
-    std = 1.0 if kind == "embedding" else shape[0] ** -0.5
+    std = 1.0 if leaf == "embedding" else shape[0] ** -0.5
     return (std * noise).astype(np.float32)
 
 
