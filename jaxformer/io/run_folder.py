@@ -7,8 +7,8 @@ timing.jsonl   rows of the training speed, if the run measures it; a resumed run
 result.json    the results of a finished run
 ckpt/          checkpoints
 
-config.json and result.json carry a checksum. The fingerprint of the rows is stored in every
-checkpoint and in result.json, so that lost or edited rows are detected.
+config.json and result.json carry a checksum. Every checkpoint and result.json store the fingerprint
+of the rows, their length and checksum, so that lost or edited rows are detected.
 """
 
 import hashlib
@@ -282,7 +282,8 @@ def _check_same_config(workdir: Workdir, config: Mapping[str, Any]) -> None:
         )
     old, new = flatten_config(stored["config"]), flatten_config(json_value(config["config"]))
     if stored.get("config_hash") == config["config_hash"]:
-        # An option that exists in only one of them was added or removed in the code.
+        # An option that exists in only one of them was added or removed in the code. The hash does
+        # not include the labels in `arguments`.
         common = [name for name in sorted(old.keys() & new) if not name.startswith("arguments.")]
         edited = [name for name in common if old[name] != new[name]]
         if not edited:

@@ -7,7 +7,9 @@ The model of arXiv 2405.15926, eqs. (1)-(4), with tokens x_t in R^n, hidden widt
     f         = N_{L+1}^(-1/2) a . z^(L+1)_t*                 the output; t*: the token that is read
     Omega^(l)h_st = softmax_s[(K^(l)h x_s) . (Q^(l)h x_t) / sqrt(G)]
 
-The readout "mean" averages f over all t*. f is exactly a sum over the paths pi = (h_1 .. h_L):
+V, K and Q are weights of values, keys and queries, a those of the readout; layer l has H_l heads.
+The readout "mean" averages f over all t*. f is exactly a sum over the paths pi = (h_1 .. h_L), with
+the attentioned input xi and the effective weights V_eff:
 
     f = (prod_l H_l n)^(-1/2) sum_pi V_eff^pi . xi^pi
     xi^pi      = sum_{s_1..s_L} x_{s_1} Omega^(1)h_1_{s_1 s_2} .. Omega^(L)h_L_{s_L t*}

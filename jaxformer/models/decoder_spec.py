@@ -82,10 +82,10 @@ class DecoderSpec:
                 f"rotary positions need an even head dimension, got width {self.width} / "
                 f"{self.heads} heads = {self.width // self.heads}."
             )
-        activation(self.act, self.width)
+        activation(self.act, self.width)  # raises if the name is unknown
         check_choice("remat_keep", self.remat_keep, REMAT_POLICIES)
         for name in ("init_std", "qk_init_std", "embed_init_std"):
-            normal(getattr(self, name))
+            normal(getattr(self, name))  # raises if the value is invalid
 
     @property
     def branch(self) -> float:

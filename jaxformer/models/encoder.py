@@ -63,7 +63,7 @@ class EncoderSpec:
                 raise UserError(f"{name} must be finite and at least 0, got {value}.")
         if self.width % self.heads:
             raise UserError(f"{self.heads} heads do not divide the width {self.width}.")
-        activation(self.activation, self.width)
+        activation(self.activation, self.width)  # raises if the name is unknown
 
     @property
     def score_std(self) -> float | jax.Array:

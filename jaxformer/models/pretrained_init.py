@@ -25,7 +25,7 @@ from jaxformer.io.checkpoint_reader import array_sha256
 class LoadedSpec:
     """The fields of a config's model section with the name "loaded"."""
 
-    source: str  # a published model; "" is a tiny random model of Llama's kind
+    source: str  # a published model; "" is a tiny random Llama
     vocab_size: int  # tokens in the vocabulary of the text, and of the model
     length: int  # the longest sequence
 

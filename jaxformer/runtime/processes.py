@@ -35,20 +35,20 @@ def start() -> None:
     JAX_COORDINATOR_ADDRESS (host:port of process 0), JAX_NUM_PROCESSES and JAX_PROCESS_ID.
     """
     global _watchdog
-    number, index = _whole_number("JAX_NUM_PROCESSES"), _whole_number("JAX_PROCESS_ID")
+    n_processes, index = _whole_number("JAX_NUM_PROCESSES"), _whole_number("JAX_PROCESS_ID")
     coordinator = os.environ.get("JAX_COORDINATOR_ADDRESS")
-    if coordinator is not None and (number is None or index is None):
+    if coordinator is not None and (n_processes is None or index is None):
         raise UserError(
             "JAX_COORDINATOR_ADDRESS is set; JAX_NUM_PROCESSES and JAX_PROCESS_ID are needed too."
         )
-    if coordinator is not None and not 0 <= (index or 0) < (number or 0):
-        raise UserError(f"JAX_PROCESS_ID must be 0 to {(number or 0) - 1}, got {index}.")
+    if coordinator is not None and not 0 <= (index or 0) < (n_processes or 0):
+        raise UserError(f"JAX_PROCESS_ID must be 0 to {(n_processes or 0) - 1}, got {index}.")
     other_workers = os.environ.get("TPU_WORKER_HOSTNAMES", "").count(",")  # of a TPU slice
     if coordinator is None and _srun_tasks() < 2 and not other_workers:
         return
     options: dict[str, Any] = {"heartbeat_timeout_seconds": JAX_HEARTBEAT_SECONDS}
     if coordinator is not None:
-        options |= {"num_processes": number, "process_id": index}
+        options |= {"num_processes": n_processes, "process_id": index}
     try:
         jax.distributed.initialize(**options)
     except (ValueError, RuntimeError) as error:

@@ -35,7 +35,7 @@ class SharedScoreInputs:
     def __init__(self, spec: PretrainedSpec, seen_BxS: Any, start: Any, position_BxT: jax.Array):
         self.spec, self.start, self.seen_BxS = spec, start, seen_BxS
         self.position_BxT = position_BxT
-        self.masks: dict[int, jax.Array] = {}
+        self.masks: dict[int, jax.Array] = {}  # {window: mask}
         self.angles: dict[Rotary, jax.Array] = {}
         self.bias = alibi(spec, seen_BxS) if spec.alibi else None
 

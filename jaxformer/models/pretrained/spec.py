@@ -84,7 +84,7 @@ class PretrainedSpec:
         check_choice("norm_at", self.norm_at, NORM_PLACES)
         check_choice("qk_norm", self.qk_norm, QK_NORMS)
         for name in (self.act, *([self.head_act] if self.head_act else [])):
-            activation(name, self.width)
+            activation(name, self.width)  # raises if the name is unknown
         check_range("head_width", self.head_width, 1, MAX_SIZES["width"])
         check_range("window", self.window, 0, 2**31 - 1)
         if self.kv_heads < 1 or self.heads % self.kv_heads:
