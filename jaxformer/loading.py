@@ -213,7 +213,8 @@ def is_published(source: str | Path) -> bool:
     """Returns whether a source is a published model on this machine; it never downloads."""
     from jaxformer.models.pretrained import is_pretrained, packages
 
-    path, is_package = Path(source), str(source).startswith(packages.PREFIX)
+    path = Path(source)
+    is_package = str(source).startswith(packages.PREFIX)
     return is_package or (path.exists() and is_pretrained(path))
 
 

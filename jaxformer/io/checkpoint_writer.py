@@ -143,10 +143,11 @@ class Checkpoints:
         return checkpoint
 
     def _save_error(self, error: Exception) -> UserError:
-        kept = [step for step in self._manager.all_steps() if step not in self._damaged]
+        sound_steps = [step for step in self._manager.all_steps() if step not in self._damaged]
+        newest = f"step {max(sound_steps)}" if sound_steps else "none yet"
         return UserError(
             f"cannot save a checkpoint to {self.folder}: {first_line(error)}. Earlier checkpoints "
-            f"are kept: {'step ' + str(max(kept)) if kept else 'none yet'}."
+            f"are kept: {newest}."
         )
 
 

@@ -24,7 +24,8 @@ def write(file: Path, arrays: dict[str, Any], is_compressed: bool = False) -> No
     buffer = io.BytesIO()
     on_host: Any = {name: np.asarray(array) for name, array in arrays.items()}
     on_host[CHECKSUM] = np.array(_checksum(on_host))
-    (np.savez_compressed if is_compressed else np.savez)(buffer, **on_host)
+    save = np.savez_compressed if is_compressed else np.savez
+    save(buffer, **on_host)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, buffer.getvalue())
 

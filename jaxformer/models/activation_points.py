@@ -36,8 +36,11 @@ import jax.numpy as jnp
 from jaxformer.core import layouts, paths
 from jaxformer.core.errors import UserError
 
-# {point: the mesh axes of its dimensions after the batch}; other points have no fixed layout.
-STREAM, HEADS, HIDDEN = (None, None), (None, "tensor", None), (None, "tensor")
+# The mesh axes of an activation's dimensions after the batch.
+STREAM = (None, None)
+HEADS = (None, "tensor", None)
+HIDDEN = (None, "tensor")
+# {point: its mesh axes}; other points have no fixed layout.
 SHARDINGS: dict[str, tuple[str | None, ...]] = {
     **dict.fromkeys(("embedded", "before", "between", "states", "final", "output"), STREAM),
     **dict.fromkeys(("queries", "keys", "values", "heads"), HEADS),

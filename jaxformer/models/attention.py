@@ -36,7 +36,8 @@ def rotary(
     Returns:
       The rotated queries or keys, of the same shape.
     """
-    length, width = x_BxTxHxD.shape[-3], width or x_BxTxHxD.shape[-1]
+    length = x_BxTxHxD.shape[-3]
+    width = width or x_BxTxHxD.shape[-1]
     if width % 2:
         raise UserError(f"rotary positions need an even head dimension, got {width}.")
     rates_k = base ** (-jnp.arange(0, width, 2) / width)

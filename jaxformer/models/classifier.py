@@ -43,13 +43,14 @@ class Classifier(Decoder):
     def __call__(self, tokens_BxT: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
         spec = self.spec
         h_BxTxN = super().__call__(tokens_BxT, None, head=False)
-        return nn.Dense(
+        head = nn.Dense(
             spec.classes,
             use_bias=False,
             kernel_init=normal(spec.init_std),
             name="head",
             **spec.dtypes,
-        )(pooled(h_BxTxN, tokens_BxT != spec.pad, spec.pool))
+        )
+        return head(pooled(h_BxTxN, tokens_BxT != spec.pad, spec.pool))
 
 
 def pooled(h_BxTxN: jax.Array, real_BxT: jax.Array, pool: str) -> jax.Array:

@@ -82,7 +82,8 @@ class Attention(nn.Module):
         k = self._heads("key", x_BxTxN, spec.qk_init_std)
         q = tap(self, "turned_queries", attention.rotary(q))
         k = tap(self, "turned_keys", attention.rotary(k))
-        q, mask = take_positions(q, positions_BxK), None
+        q = take_positions(q, positions_BxK)
+        mask = None
         if spec.causal:
             mask = attention.causal_mask(x_BxTxN.shape[1])
             mask = mask if positions_BxK is None else mask[positions_BxK][:, None]

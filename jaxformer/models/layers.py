@@ -254,7 +254,8 @@ class Norm(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        gain_N, shape = None, x.shape[-1:]
+        gain_N = None
+        shape = x.shape[-1:]
         if self.has_gain:
             ones = nn.initializers.constant(1 - self.gain_offset)
             gain_N = jnp.asarray(self.param("scale", ones, shape, self.param_dtype))

@@ -133,7 +133,8 @@ class TransformerBlock(nn.Module):
 
     @nn.compact
     def __call__(self, x_BxTxN: jax.Array) -> jax.Array:
-        spec, x = self.spec, tap(self, "before", x_BxTxN)
+        spec = self.spec
+        x = tap(self, "before", x_BxTxN)
         attn, mlp = Attention(spec, name="attn"), Perceptron(spec, name="mlp")
         if spec.parallel:
             normed = self._norm(x)

@@ -83,7 +83,7 @@ def fail(error: BaseException) -> None:
     """
     if _watchdog is None:
         return
-    time.sleep(DETECTION_SECONDS)  # the cause may be the end of another process
+    time.sleep(DETECTION_SECONDS)  # lets the watchdog report another process as the cause
     if not _watchdog.exit_lock.acquire(blocking=False):
         time.sleep(60)  # the watchdog is ending this process
     cause = min(_watchdog.failing, default=None)

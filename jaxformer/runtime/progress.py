@@ -203,5 +203,6 @@ def _compile_timer() -> _CompileTimer:
 
 def _in_notebook() -> bool:
     """Returns whether a Jupyter kernel can display output."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    ipython = sys.modules.get("IPython")
+    shell = getattr(ipython, "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")

@@ -1,4 +1,4 @@
-"""Presents a GGUF file as a Hugging Face checkpoint: its config.json and its names of tensors.
+"""Gives a GGUF file the config.json and the tensor names of a Hugging Face checkpoint.
 
 `ARCHITECTURES` has a row for each architecture. Two transformations of llama.cpp are reversed:
 

@@ -53,7 +53,9 @@ def local_folder(name: str, revision: str | None = None) -> Path | None:
     root = os.environ.get(MODELS_VARIABLE)
     if revision:
         check_revision(revision)
-    return Path(root) / (f"{name}@{revision}" if revision else name) if root else None
+    if not root:
+        return None
+    return Path(root) / (f"{name}@{revision}" if revision else name)
 
 
 def fetch(name: str, revision: str | None = None) -> Path:
