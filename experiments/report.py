@@ -136,7 +136,7 @@ def _check_arguments(args) -> None:
 def write_browser_pages(
     args, rows: list[Row], n_all_rows: int, records: list[Record], problems: list[str]
 ) -> None:
-    """Writes the HTML pages of rows. A note on the page counts rows that are left out."""
+    """Writes the HTML pages of rows. If rows are left out, a note states how many are shown."""
     note = ""
     if len(rows) < n_all_rows:
         which = "the rows of these runs, " if args.only_runs else ""
@@ -199,15 +199,15 @@ def _has_text(file: Path, text: str) -> bool:
 def render(records: list[Record], problems: list[str]) -> dict[str, str]:
     """Returns the text of each Markdown page by its path."""
     rows, confirmations = ledger(PAPERS, records), published.read(WORKSPACE / "confirmation")
-    counts = results_pages.counts(rows, "../RESULTS.md", confirmations)
+    verdict_table = results_pages.counts(rows, "../RESULTS.md", confirmations)
     if confirmations:
-        counts += ["", confirmation_lines.summary(confirmations)]
+        verdict_table += ["", confirmation_lines.summary(confirmations)]
     pages = {
         "RESULTS.md": results_pages.results(rows, records, problems, confirmations),
         "README.md": markdown.readme((WORKSPACE / "README.md").read_text(), rows, confirmations),
     }
     findings = (WORKSPACE / "docs/findings.md").read_text()
-    pages["docs/findings.md"] = markdown.findings(findings, rows, counts, confirmations)
+    pages["docs/findings.md"] = markdown.findings(findings, rows, verdict_table, confirmations)
     by_paper = results_pages.records_by_paper(rows, records)[0]
     for key, paper in results_pages.papers_of(rows).items():
         paper_rows = [row for row in rows if row.paper.key == key]

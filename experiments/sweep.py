@@ -88,8 +88,8 @@ def main(argv: Sequence[str]) -> int:
         waiting.sort(key=remaining_seconds, reverse=True)
     time = duration(parallel_seconds(waiting, len(slots)))
     members = sum(map(grids.count_members, configs))
-    of_members = f"{counted(len(jobs), 'run')} with {counted(members, 'member')}"
-    print(f"{of_members}; {len(waiting)} to run, about {time}")
+    sweep_size = f"{counted(len(jobs), 'run')} with {counted(members, 'member')}"
+    print(f"{sweep_size}; {len(waiting)} to run, about {time}")
     if args.dry_run:
         check_builds(runs)
         print(*(f"  {job.name}" for job in waiting), sep="\n")
@@ -128,9 +128,9 @@ def run_search(args: Namespace) -> int:
             print(f"  {name}: {search.describe_choice(choice)}")
         return 0
     args.estimate = Estimator(read.load(write.RESULTS)[0])
-    study, runs = search.Search(args, config, space, fields), {}
-    code = search.run_search(study, slots, lambda run: job_of_run(args, run), runs)
-    for trial in study.study.get_trials():  # includes the trials of earlier starts
+    trial_search, runs = search.Search(args, config, space, fields), {}
+    code = search.run_search(trial_search, slots, lambda run: job_of_run(args, run), runs)
+    for trial in trial_search.study.get_trials():  # includes the trials of earlier starts
         if len(trial.params) == len(space):
             run = search.run_of_params(config, trial.params, fields)
             runs.setdefault(job_of_run(args, run).workdir, run)

@@ -1,4 +1,4 @@
-"""Builds tasks, models, optimizers and settings from a config; none of them reads a config itself.
+"""Builds tasks, models, optimizers and settings from a config. The built objects read no config.
 
 A config has the sections task, model, partition, optim, data, train, devices. It is complete:
 there are no hidden defaults. An unknown field is an error that names the closest field of its
@@ -72,7 +72,7 @@ SETTINGS = {
     "train": TrainSettings,
 }
 # {section: {field: the value at which it is off}} of fields that no dataclass has and that older
-# records lack. A field that is off is no part of a config's identity: those records stay valid.
+# records lack. A field that is off is no part of a config's identity: older records stay valid.
 FIELDS_OFF: dict[str, dict[str, Any]] = {
     "bayes": {"draws": 0},
     "data": {"file": "", "folder": ""},
@@ -126,7 +126,7 @@ def _rules(where: str, value: Any) -> list[tuple[str, str]]:
 
 
 def optimizer(config: Any, partition: Partition) -> optax.GradientTransformation:
-    """Builds the optimizer of `config.optim`, without learning rates: those are in the state."""
+    """Builds the optimizer of `config.optim`. The training state has the learning rates instead."""
     section = config.optim
     specs = {}
     for label, options in section.labels.items():
@@ -181,11 +181,11 @@ def setup(config: Any, task: Task, model: Any, data: Data) -> Setup:
         model: the model.
         data: the source of batches and held-out sets.
     """
-    train, rules = settings(config), partition(config)
+    train, labelling = settings(config), partition(config)
     devices = device_settings(config)
-    tx = optimizer(config, rules)
-    first = make_setup(task, model, rules, tx, data, members(config), train, devices)
-    if {label for _, label in rules.rules} == {FROZEN}:
+    tx = optimizer(config, labelling)
+    first = make_setup(task, model, labelling, tx, data, members(config), train, devices)
+    if {label for _, label in labelling.rules} == {FROZEN}:
         raise UserError(f"nothing is trained: all rules of partition have the label {FROZEN!r}.")
     return first
 
@@ -256,23 +256,27 @@ def config_identity(config: Mapping[str, Any]) -> dict[str, Any]:
         config: a config of nested dicts.
     """
     identity = {}
-    for kind, section in config.items():
-        if kind == "arguments":
+    for section_name, section in config.items():
+        if section_name == "arguments":
             continue
         if isinstance(section, Mapping):
-            section = _without_fields_off(kind, section)
-            section = _without_defaults(section, _dataclass_of(kind, section.get("name")))
-        identity[kind] = section
+            section = _without_fields_off(section_name, section)
+            section = _without_defaults(section, _dataclass_of(section_name, section.get("name")))
+        identity[section_name] = section
     if "labels" in identity.get("optim", {}):
         identity["optim"]["labels"] = {
             label: _without_defaults(options, OPTIMIZERS.get(options["name"]))
             for label, options in identity["optim"]["labels"].items()
         }
-    return {kind: section for kind, section in identity.items() if section not in ({}, [], ())}
+    return {
+        section_name: section
+        for section_name, section in identity.items()
+        if section not in ({}, [], ())
+    }
 
 
-def _without_fields_off(kind: str, section: Mapping[str, Any]) -> dict[str, Any]:
-    off = FIELDS_OFF.get(kind, {})
+def _without_fields_off(section_name: str, section: Mapping[str, Any]) -> dict[str, Any]:
+    off = FIELDS_OFF.get(section_name, {})
     return {
         name: value
         for name, value in section.items()
@@ -295,10 +299,10 @@ def _without_defaults(section: Mapping[str, Any], spec: type | None) -> dict[str
     }
 
 
-def _dataclass_of(kind: str, name: str | None) -> type | None:
-    """Returns the dataclass of a section's fields, None if it has none."""
-    if kind == "task":
+def _dataclass_of(section_name: str, name: str | None) -> type | None:
+    """Returns the dataclass of the fields of a section, or None if there is none."""
+    if section_name == "task":
         return TASKS.get(name) if name else None
-    if kind == "model":
+    if section_name == "model":
         return MODELS[name][1] if name in MODELS else None
-    return SETTINGS.get(kind)
+    return SETTINGS.get(section_name)

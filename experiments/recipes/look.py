@@ -1,5 +1,8 @@
 """Trains like the recipe `train`, then measures the attention of the chosen members.
 
+A member is one trained network of the population. The chosen members have the learning rate that is
+best in validation.
+
 train -> capture -> scores of every head -> test scores without some heads -> record with the maps
 """
 
@@ -48,11 +51,12 @@ def with_heads(
     Args:
         workdir: the folder of the run, for figure.png.
         result: the result of training.
-        insides: the attention of each chosen member.
-        cut: further metrics of each chosen member.
+        insides: the attention of each chosen member, by its index in `result.members`.
+        cut: the test accuracies of each chosen member after cuts of heads, from `head_cuts`.
 
     Returns:
-        The result. The score of a layer is the highest among its heads' means over the test set.
+        The extended result. The score of a head is its mean over the test set. The score of a layer
+        is the highest score of its heads.
     """
     chosen = [*insides]
     scores = {i: _layer_scores(inside) | dict(cut[i]) for i, inside in insides.items()}
@@ -73,6 +77,7 @@ def with_heads(
 
 
 def _layer_scores(inside: Inside) -> dict[str, Mean]:
+    """Returns the scores of each layer. The score of a single network has no standard error."""
     return {
         f"{name}/layer {layer + 1}": Mean(float(heads.max()), float("nan"), 1)
         for name in HEAD_METRICS

@@ -1,4 +1,4 @@
-"""The inside of a published model after one prompt: a logit lens and its attention."""
+"""The logit lens and the attention weights of a published model for one prompt."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,16 +19,16 @@ MAX_TOKENS = 64  # of a prompt
 
 
 class Look(NamedTuple):
-    """The activations of one prompt of T tokens in a model of L blocks with H heads."""
+    """Activations for a prompt of T tokens; L blocks, H heads in a block, vocabulary size V."""
 
     names: list[str]  # of the T tokens
-    blocks: list[str]  # addresses of the L states
-    log_p_LxTxV: np.ndarray  # the log probabilities that the lens reads from each state
+    blocks: list[str]  # the names of the L blocks, such as "block_0"
+    log_p_LxTxV: np.ndarray  # log probabilities by the logit lens after each block
     weights_LxHxTxT: np.ndarray
 
 
 def look(model: Any, params: Any, tokenizer: Any, prompt: str) -> Look:
-    """Runs a model on a prompt and reads every block."""
+    """Runs a model on a prompt; returns the logit lens and the attention of every block."""
     tokens = tokenizer.encode(prompt)
     if not 1 < len(tokens) <= MAX_TOKENS:
         raise UserError(f"--prompt must have 2 to {MAX_TOKENS} tokens, got {len(tokens)}.")
@@ -77,7 +77,9 @@ def print_tables(activations: Look, tokenizer: Any, target: str) -> None:
 
 
 def draw(activations: Look, tokenizer: Any, folder: Path, target: str) -> list[Path]:
-    """Draws the lens by block and position, and the strongest head of the last token.
+    """Draws the logit lens by block and position, and the attention map of one head.
+
+    The head is the one with the largest weight from the last token to a token after the first.
 
     Returns:
       The files.

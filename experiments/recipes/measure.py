@@ -81,7 +81,7 @@ def setup(config) -> tuple[Any, Any, int, list[tuple[str, str]]]:
         check_choice("statistic", statistic, STATISTICS)
     check_seeds(config.n_seeds)
     memory.check_data(build.source(config, task, batch_size=1))
-    build.partition(config).labels(shapes(model))  # checks the rules
+    build.partition(config).labels(shapes(model))  # raises UserError for wrong rules
     return task, model, config.n_seeds, measurements
 
 

@@ -1,4 +1,7 @@
-"""Trains attention paths on one-shot episodes, then applies the theory to the trained heads.
+"""Trains attention-path networks on one-shot episodes, then applies the theory to their heads.
+
+Networks and theory are those of arXiv 2405.15926. The theory describes a Bayesian network with
+fixed queries and keys by its order parameter U, a matrix over pairs of attention paths.
 
 images -> episodes -> train queries, keys and values -> freeze queries and keys -> order parameter,
 GP limit and temperature scan -> head scores and pruning -> record
@@ -67,7 +70,7 @@ def run(config, workdir: Workdir) -> int:
 
 
 def tidy(workdir: Workdir) -> None:
-    """Deletes the studies of a finished run, which arrays.npz contains."""
+    """Deletes the study files of a finished run, whose arrays are in arrays.npz."""
     shutil.rmtree(workdir / "studies", ignore_errors=True)
 
 
@@ -96,17 +99,20 @@ def phases_of(config) -> list[Phase]:
             f"data.classes must be three numbers, for training, validation and test, got "
             f"{tuple(data.classes)}."
         )
-    sizes = {"per_class": data.per_class, "size": data.size, "prepared": data.folder}
-    loaded = images.load(data.images, data.paths, sum(data.classes), **sizes)
+    load_options = {"per_class": data.per_class, "size": data.size, "prepared": data.folder}
+    loaded = images.load(data.images, data.paths, sum(data.classes), **load_options)
     parts = images.split(loaded, data.classes, data.seed)
     train_task, validation_task, test_task = (OneShot(part, data.patch) for part in parts)
+    # Test tasks out of distribution: each has the images of another collection.
     ood = {
-        name: OneShot(images.load(name, classes=2, seed=1, **sizes), data.patch, shuffled=False)
+        name: OneShot(
+            images.load(name, classes=2, seed=1, **load_options), data.patch, shuffled=False
+        )
         for name in data.ood
     }
-    counts = (config.train.batch_size, data.validation_size, data.test_size)
+    episode_counts = (config.train.batch_size, data.validation_size, data.test_size)
     key = jax.random.key(data.seed)
-    source = Episodes(train_task, validation_task, test_task, ood, key, *counts)
+    source = Episodes(train_task, validation_task, test_task, ood, key, *episode_counts)
     model = build.model(config, train_task)
     return build.phases(config, build.setup(config, train_task, model, source))
 
@@ -145,7 +151,7 @@ def _study_data(config, trained: Trained, member: int) -> dict[str, Any]:
     Each member has its own training set; the held-out sets are common to all members.
     """
     setup, source = trained.session.setup, _episodes(trained)
-    # The study has other episodes than the training of the member.
+    # The study has other episodes than training, because its key differs.
     key = jax.random.fold_in(setup.population.data_keys()[member], 2)
     heldout = source.heldout()
     return {

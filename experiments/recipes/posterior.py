@@ -1,9 +1,9 @@
-"""Samples the Bayesian posterior by NUTS and saves the chains at intervals.
+"""Samples the posterior of a Bayesian attention-path network by NUTS and saves the chains.
 
 problem -> Sampler -> advance and save, repeated -> expectations with Monte Carlo errors -> record
 
-A run that is killed at any moment resumes from the last saved state. It ends with the same draws as
-an uninterrupted run.
+Chains are saved at intervals. A run that is killed at any moment resumes from the last saved state.
+It ends with the same draws as an uninterrupted run.
 """
 
 import math
@@ -105,8 +105,9 @@ def tidy(workdir: Workdir) -> None:
 def summarise(built: Setup, posterior) -> tuple[dict[str, Mean], dict[str, float], dict[str, Any]]:
     """Returns (metrics, baselines, arrays).
 
-    The metrics are E[U] and the energy with Monte Carlo errors, the accuracy, and diagnostics. The
-    baselines are accuracies of the theory, of the GP limit, and of guessing.
+    U is the order parameter, a matrix over pairs of attention paths. The metrics are E[U] and the
+    mean energy with Monte Carlo errors, the accuracy, and diagnostics. The baselines are accuracies
+    of the theory, of the GP limit, and of guessing.
     """
     data, sampler = built.data, built.sampler
     rows, columns = np.triu_indices(len(data.names))
@@ -114,10 +115,12 @@ def summarise(built: Setup, posterior) -> tuple[dict[str, Mean], dict[str, float
     energies = posterior.energies()
     values = np.concatenate([posterior.U[:, rows, columns], energies[:, None]], 1)
     by_chain = values.reshape(sampler.chains, -1, values.shape[1])
-    metrics = dict(zip((*names, "energy"), map(_mean, np.moveaxis(by_chain, 2, 0)), strict=True))
-    accuracy, tests = data.accuracy(posterior.mean(data.attentioned_test)), len(data.labels_test)
-    error = (accuracy * (1 - accuracy) / tests) ** 0.5 if data.has_class_labels else math.nan
-    metrics["accuracy"] = Mean(accuracy, error, tests)
+    means = [_mean(values_CxS) for values_CxS in np.moveaxis(by_chain, 2, 0)]
+    metrics = dict(zip((*names, "energy"), means, strict=True))
+    accuracy = data.accuracy(posterior.mean(data.attentioned_test))
+    n_tests = len(data.labels_test)
+    error = (accuracy * (1 - accuracy) / n_tests) ** 0.5 if data.has_class_labels else math.nan
+    metrics["accuracy"] = Mean(accuracy, error, n_tests)
     for name in DIAGNOSTICS:
         metrics[name] = Mean(float(posterior.diagnostics[name]), math.nan, len(posterior.U))
 
@@ -160,11 +163,12 @@ def _mean(values_CxS: np.ndarray) -> Mean:
 def _dimension(sampler: attention_paths.Sampler) -> int:
     """Returns the dimension of the space that NUTS samples."""
     problem = sampler.problem
-    if sampler.method == "collapsed":
+    if sampler.method == "collapsed":  # the weights are integrated out; U has coordinates
         return problem.layout.size
     widths, n = problem.widths, problem.attentioned.shape[2]
     layers = zip(widths, problem.heads, widths[1:])
     value_weights = sum(n_in * heads * n_out for n_in, heads, n_out in layers)
+    # The input map, the values of all layers, and the readout.
     return n * widths[0] + value_weights + widths[-1]
 
 

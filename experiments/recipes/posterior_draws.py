@@ -29,9 +29,9 @@ class Chains(NamedTuple):
     """A sampler and the number of draws to collect."""
 
     sampler: attention_paths.Sampler
-    draws: int  # per chain; as many again are drawn until min_ess is reached
-    min_ess: float = 0.0  # the effective sample size to reach in bulk and tails; 0: draw once
-    max_draws: int = 0  # per chain; sampling ends with at most so many, even below min_ess
+    draws: int  # per chain; as many draws are added, repeatedly, until min_ess is reached
+    min_ess: float = 0.0  # the effective sample size to reach, in bulk and tails; 0: no goal
+    max_draws: int = 0  # per chain; the most draws, even if min_ess is not reached
 
     @property
     def steps(self) -> int:
@@ -63,8 +63,9 @@ def collect(
     Returns:
         All chunks of draws, also from earlier sessions, or None if a signal stopped the sampler.
     """
-    sampler, (state, n_saved, seconds) = chains.sampler, _restore(chains, key, folder)
-    done = int(state.i[0])
+    sampler = chains.sampler
+    state, n_saved, seconds = _restore(chains, key, folder)
+    done = int(state.i[0])  # steps of each chain
     if n_saved:
         stopwatch.before = seconds
         print(f"resuming from step {done}")
@@ -77,8 +78,10 @@ def collect(
     # An earlier session may have continued beyond the first `chains.steps` steps.
     extensions = max(0, math.ceil((done - chains.steps) / chains.draws))
     goal = chains.steps + extensions * chains.draws
-    progress, saved_at, unsaved = Progress(goal, done), time.monotonic(), []
-    is_first, length = True, 1  # the first dispatch compiles, the second measures the time
+    progress = Progress(goal, done)
+    saved_at, unsaved = time.monotonic(), []
+    # The first dispatch, of one step, compiles. The second, of a few steps, measures the time.
+    is_first, length = True, 1
     while done < goal or not chains.are_complete(chunks):
         if done == goal:
             goal += chains.draws

@@ -1,15 +1,18 @@
-"""Trains a recall model with probes, then truncates its matrices to locate the noise.
+"""Trains a model on noisy in-context recall with probes, then truncates its weight matrices.
+
+A probe measures the model on clean and on noisy data after a training step. The truncations show
+which matrices store the noise token (arXiv 2406.03068).
 
 build -> train (first on clean data, if configured) with probes -> truncations -> record
 
 The fields of `config.recall`:
     probe_every     steps between two probes
-    early           every second of so many first steps on clean data has a probe, and so has every
-                    second of so many first steps on noisy data
+    early           number of steps at the start that have a probe at every second step: once for
+                    clean data, and again for noisy data
     pretrain_steps  steps on clean data (alpha = 0) before the noisy data
     truncate        regular expressions for the paths of the matrices to truncate
     fractions       fractions of the rank that truncated matrices keep
-    followed        fractions that are also measured during training
+    followed        fractions at which truncated models are measured during training, too
 """
 
 from itertools import pairwise
@@ -80,7 +83,7 @@ def phases_of(config) -> list[Phase]:
         if end > clean_steps:
             phases.append(Phase(end, setup))
         begin = end
-    for pattern in config.recall.truncate:
+    for pattern in config.recall.truncate:  # raises UserError if a pattern fits no matrix
         surgery.matrices(phases[-1].setup.shapes(), pattern)
     return phases
 

@@ -67,7 +67,7 @@ FIGURES: dict[str, str] = {
     "sde_printed_variance": "mixit.sde:printed_variance",
 }
 
-# Figures that draw one hidden Markov task for each seed. `data.file` can replace the task.
+# Figures that sample one hidden Markov task for each seed. `data.file` can replace the task.
 FIGURES_WITH_FILE = (
     "paths_accuracy",
     "paths_alignment",
@@ -118,7 +118,10 @@ redraw = finish_run.make_redraw(figure)
 
 
 def setup(config) -> tuple[Figure, dict[str, Any]]:
-    """Returns (figure, settings); the parameters of the figure's measurement limit the settings."""
+    """Returns (figure, settings).
+
+    Every setting must be a parameter of the function that measures the figure.
+    """
     settings = config.figure.to_dict()
     name = settings.pop("name")
     check_choice("figure", name, FIGURES)
@@ -159,7 +162,8 @@ def check_numbers(field: str, value: Any) -> None:
         for entry in value:
             check_numbers(field, entry)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        check_range(field, value, isinstance(value, int) and field not in FIELDS_WITH_ZERO)
+        is_count = isinstance(value, int) and field not in FIELDS_WITH_ZERO
+        check_range(field, value, 1 if is_count else 0)
 
 
 def checked(config) -> tuple[Figure, dict[str, Any]]:

@@ -23,7 +23,7 @@ class PlannedJob(NamedTuple):
     """A run on the target that costs the fewest device seconds."""
 
     job: Job
-    target: str  # "" if no plan of the config is stored
+    target: str  # the machine, such as "h100:8"; "" if no stored plan of the config fits
     peak: int  # the peak memory of a device in bytes
     seconds: float
 
@@ -31,7 +31,7 @@ class PlannedJob(NamedTuple):
 class Pack(NamedTuple):
     """Runs that one job of the cluster executes one after the other."""
 
-    target: str
+    target: str  # the machine of all runs
     runs: list[PlannedJob]
 
     @property
@@ -76,6 +76,7 @@ def planned_job(job: Job, plans: Mapping[str, Any]) -> PlannedJob:
         return plan.step_seconds * parse_target(plan.target).devices
 
     best = min(fitting, key=device_seconds)
+    # A plan has the shortest possible time of a step, at the full speed of matrix products.
     seconds = steps * best.step_seconds / ASSUMED_MATMUL_SHARE
     return PlannedJob(job, best.target, best.peak, seconds)
 

@@ -140,14 +140,15 @@ def make_slots(
         cores: the CPU cores to divide.
         default_on_cpu: the number of slots on a CPU if `processes` is None.
     """
-    n, size, user_variables = len(devices.names), per_run or 1, environment or {}
+    n, devices_per_slot = len(devices.names), per_run or 1
+    user_variables = environment or {}
     # Whether runs can be restricted to some of the devices.
     is_divisible = devices.kind in ("cuda", "tpu")
-    if size > n:
+    if devices_per_slot > n:
         label = LABELS[devices.kind] + "s" * (n > 1)
         verb = "are" if n > 1 else "is"
         raise UserError(f"--devices-per-run must be at most {n}: there {verb} {n} {label}.")
-    n_groups = n // size  # groups of devices; slots beyond this number share a group
+    n_groups = n // devices_per_slot  # groups of devices; slots beyond this number share a group
     n_slots = processes or (n_groups if is_divisible else default_on_cpu)
     if n_slots > MAX_PROCESSES:
         raise UserError(f"--processes must be at most {MAX_PROCESSES}, got {n_slots}.")
@@ -160,8 +161,8 @@ def make_slots(
         elif n_slots > 1:  # parallel runs would compete for cores
             variables |= SINGLE_THREAD
         if is_divisible:
-            first = i % n_groups * size
-            names = devices.names[first : first + size]
+            first = i % n_groups * devices_per_slot
+            names = devices.names[first : first + devices_per_slot]
             sharers = math.ceil(n_slots / n_groups)
             variables |= _visibility_variables(devices.kind, names, n, sharers)
             name += f" {','.join(names)}"
@@ -207,7 +208,10 @@ def _visibility_variables(kind: str, names: Sequence[str], n: int, sharers: int)
 
 
 def _device_names(text: str) -> tuple[str, ...]:
-    """Splits "0,2" into two names. As in CUDA, -1 hides the names after it."""
+    """Splits "0,2" into two names.
+
+    As in CUDA, -1 hides the names after it. "NoDevFiles" is a launcher's text for no device.
+    """
     names = [name.strip() for name in text.split(",")]
     visible = names[: names.index("-1")] if "-1" in names else names
     return tuple(name for name in visible if name and name != "NoDevFiles")

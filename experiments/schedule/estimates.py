@@ -60,7 +60,7 @@ def work(config: Mapping[str, Any], steps: int | None = None) -> float:
         return float(seeds)
     rates = len(config["optim"]["learning_rate"])
     size = config["train"]["batch_size"] * int(config["model"].get("layers", 1))
-    size *= int(config["task"].get("window", 1))  # tokens of a text
+    size *= int(config["task"].get("window", 1))  # the tokens of an example of text
     return float(seeds * rates * size * (steps or config["train"]["steps"]))
 
 

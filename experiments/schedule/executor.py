@@ -28,6 +28,7 @@ class Executor(abc.ABC):
     Attributes:
         signal: the signal that stopped the executor, or 0.
         unfinished: the submitted jobs without an outcome.
+        board: the display of the running jobs.
     """
 
     def __init__(self, deadline: float = math.inf):
@@ -78,7 +79,8 @@ class Executor(abc.ABC):
 
         The next job is taken from `jobs` only when there is room for it.
         """
-        source, has_more, is_stopped = iter(jobs), True, False
+        source = iter(jobs)
+        has_more, is_stopped = True, False
         while True:
             if not is_stopped and (self.signal or time.monotonic() > self.deadline):
                 is_stopped, has_more = True, False

@@ -143,5 +143,7 @@ def job_status(job: Job, job_id: str, state: State | None) -> tuple[str, str]:
     if job.is_locked():
         return "running", "in a process"
     if "error: " in job.log_tail():
-        return "failed", f"{job.last_message(0)} ({job.log()})"
-    return ("stopped" if job.is_started() else "waiting"), f"last job {job_id}" * bool(job_id)
+        error = job.last_message(0)  # 0: no signal killed the run, so the log has the error
+        return "failed", f"{error} ({job.log()})"
+    state_name = "stopped" if job.is_started() else "waiting"
+    return state_name, f"last job {job_id}" if job_id else ""

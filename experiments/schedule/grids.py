@@ -49,11 +49,11 @@ def expand(config: str, grid: Mapping[str, Sequence[str]], fields: Mapping[str, 
     if (n := len(configs) * math.prod(map(len, product.values()))) > MAX_RUNS:
         raise UserError(f"the grid makes {n:,} runs; at most {MAX_RUNS:,} are one sweep.")
     runs = []
-    for name, values in itertools.product(configs, itertools.product(*product.values())):
+    for config_string, values in itertools.product(configs, itertools.product(*product.values())):
         varied: dict[str, str] = {}
         for field, value in zip(product, values, strict=True):
             varied |= split_joined_fields(field, value)
-        runs.append(Run(name, dict(fields) | population | varied, varied))
+        runs.append(Run(config_string, dict(fields) | population | varied, varied))
     return runs
 
 
@@ -135,13 +135,14 @@ def split_joined_fields(field: str, value: str) -> dict[str, str]:
 def _split_population_fields(
     config: str, grid: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, str], dict]:
-    """Returns (overrides, the rest of the grid).
+    """Returns (overrides, the fields of the grid whose values each make a run).
 
-    The overrides turn the learning rates and consecutive seeds of the grid into members of each
+    The overrides contain the learning rates and consecutive seeds of the grid, as members of each
     run's population.
     """
     population, product = {}, dict(grid)
     if RATE in product:
+        # The last comma makes a tuple even of one learning rate.
         population[RATE] = ",".join(product.pop(RATE)) + ","
     seeds = [int(text) for text in grid.get("seed", ()) if text.isdecimal()]
     is_range = bool(seeds) and seeds == list(range(seeds[0], seeds[0] + len(grid["seed"])))

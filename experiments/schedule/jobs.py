@@ -47,7 +47,7 @@ class Job(NamedTuple):
             f"--config={self.config}",
             *(f"--config.{name}={text}" for name, text in self.overrides.items()),
             f"--workdir={self.workdir}",
-            *["--record"] * self.record,
+            *(["--record"] if self.record else []),
             *self.extra_flags,
         ]
 
@@ -130,6 +130,7 @@ class Outcome(NamedTuple):
     @property
     def stopped(self) -> bool:
         """Whether a signal ended the job, so that a later start can continue it."""
+        # -n: signal n killed the process. 128 + n: a run that handled signal n has exited.
         return self.code in {code for n in STOP_SIGNALS for code in (-n, 128 + n)}
 
 

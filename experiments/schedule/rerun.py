@@ -25,7 +25,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import write_atomically
 
 HEADS = ("cell", "metric", "rerun", "recorded", "paper", "difference", "verdict")
-TABLE = "again.csv"
+TABLE = "again.csv"  # the file of the comparison
 
 
 class Rerun(NamedTuple):
@@ -76,6 +76,7 @@ def check_folder(folder: Path, must_exist: bool) -> Path:
     out, results = folder.expanduser().resolve(), write.RESULTS.resolve()
     if out == results or results in out.parents:
         raise UserError("--out is results/, which holds the records; give another folder.")
+    # The closest folder above `out` that exists, or `out` itself.
     parent = next(folder for folder in (out, *out.parents) if folder.exists())
     if not parent.is_dir():
         raise UserError(f"--out={out}: {parent} is a file; expected a folder.")
@@ -132,33 +133,33 @@ def compare(reruns: list[Rerun], out: Path) -> None:
     """Prints the table of the finished reruns, and writes it as again.csv into the folder."""
     jobs = {rerun.job.workdir: rerun.job for rerun in reruns}
     new_records = {workdir: _record_of_run(job) for workdir, job in jobs.items()}
-    pairs: dict[str, list[compare_records.Pair]] = {}  # by item
+    pairs_of_item: dict[str, list[compare_records.Pair]] = {}
     reasons: dict[str, list[str]] = {}  # {setting differences: the cells that are not bit-equal}
     for row, cell, job in reruns:
         new_record = new_records[job.workdir]
         if new_record is None:
             continue
         item = f"{row.paper.key} {row.item.name}"
-        compared = compare_records.pairs(row, cell, new_record)
-        pairs.setdefault(item, []).extend(compared)
-        if any(pair.verdict != compare_records.SAME for pair in compared):
+        cell_pairs = compare_records.pairs(row, cell, new_record)
+        pairs_of_item.setdefault(item, []).extend(cell_pairs)
+        if any(pair.verdict != compare_records.SAME for pair in cell_pairs):
             differences = compare_records.setting_differences(new_record, row.records[cell])
             reason = "; ".join(differences) or "nothing that is recorded"
             reasons.setdefault(reason, []).append(f"{item}: {cell}")
-    if not any(pairs.values()):
+    if not any(pairs_of_item.values()):
         return
-    for item, compared in pairs.items():
+    for item, pairs in pairs_of_item.items():
         table = Table(*HEADS, box=None, pad_edge=False, title=escape(item), title_justify="left")
-        for pair in compared:
+        for pair in pairs:
             table.add_row(*map(escape, pair.columns()))
         show(table, width=140)
     for reason, cells in reasons.items():
         print(f"not bit-equal: {', '.join(cells)}; differences in the settings: {reason}")
-    all_pairs = [pair for compared in pairs.values() for pair in compared]
+    all_pairs = [pair for pairs in pairs_of_item.values() for pair in pairs]
     counts = compare_records.summary(all_pairs)
     verdicts = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
     print(f"{len(all_pairs)} numbers: {verdicts}")
-    lines = [(item, *pair.columns()) for item, compared in pairs.items() for pair in compared]
+    lines = [(item, *pair.columns()) for item, pairs in pairs_of_item.items() for pair in pairs]
     write_atomically(out / TABLE, csv_text([("item", *HEADS), *lines]).encode())
     print(f"written to {out / TABLE}")
 

@@ -21,8 +21,8 @@ from jaxformer.io.run_folder import Workdir
 
 # The file with the seconds that a stopped run took, in the folder of a run that cannot resume.
 SPENT_FILE = ".spent"
-# Estimates are corrected by the time that finished runs took over the time estimated for them. This
-# time is added to both, so that one short run hardly changes the correction.
+# Estimates are multiplied by (time that finished runs took) / (time estimated for these runs). The
+# seconds below are added to both times, so that one short run hardly changes the factor.
 PRIOR_SECONDS = 60.0
 RECORDING_SECONDS = 10.0  # the time that recording a finished run takes
 RESUME_HINT = "Run the same command again: it resumes."
@@ -51,7 +51,8 @@ def run_all(
         The exit code: 0, 1 if a job failed, or 128 + the signal that stopped the executor.
     """
     n_slots = slots if isinstance(slots, int) else len(slots)
-    remaining, stopped, failed, began = list(jobs), [], [], time.monotonic()
+    began = time.monotonic()
+    remaining, stopped, failed = list(jobs), [], []
     estimated = actual = PRIOR_SECONDS
 
     def corrected_seconds(*unfinished: Job) -> float:
@@ -82,7 +83,8 @@ def run_all(
     with (make_executor or LocalExecutor)(slots, began + budget) as executor:
         for outcome in executor.run(next_jobs()):
             if outcome.by_other_launcher:
-                stopped += [outcome.job] * bool(outcome.code)
+                if outcome.code:
+                    stopped.append(outcome.job)
                 print(f"  {outcome.job.name}: {outcome.message}", flush=True)
             elif outcome.code == 0:
                 estimated, actual = estimated + outcome.job.seconds, actual + outcome.seconds
@@ -105,7 +107,9 @@ def run_all(
     print(f"ran {done} of {len(jobs)} in {elapsed}{rest}")
     for outcome in failed:
         print(f"failed: {outcome.job.name}: {outcome.message} ({outcome.job.log()})")
-    return 128 + executor.signal if executor.signal else 1 if failed else 0
+    if executor.signal:
+        return 128 + executor.signal
+    return 1 if failed else 0
 
 
 def check_budget(
@@ -135,6 +139,7 @@ def remaining_seconds(job: Job) -> float:
         return job.seconds
     if job.is_finished():
         return min(job.seconds, RECORDING_SECONDS)
+    # The run restarts and needs more than the time after which it was stopped.
     if (job.workdir / SPENT_FILE).exists():
         return max(job.seconds, 2 * float((job.workdir / SPENT_FILE).read_text()))
     steps = [row["step"] for row in Workdir(job.workdir).rows()]

@@ -154,7 +154,8 @@ class Search:
 
     def record_outcome(self, outcome: Outcome, run: Run) -> str:
         """Reports the value of a run to its trials; returns a line with the value or the error."""
-        states, value, message = self.optuna.trial.TrialState, None, outcome.message
+        states = self.optuna.trial.TrialState
+        value, message = None, outcome.message
         if outcome.code == 0:
             best = max(sweep_table.rows_of_runs([(run, outcome.job)]), key=lambda row: row.fitness)
             message = "pruned"

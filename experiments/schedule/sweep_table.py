@@ -101,7 +101,7 @@ def _row_of_members(blank: Row, rate: float, members: list[dict[str, Any]]) -> R
 
 
 def undecided(best: Row, rows: Sequence[Row]) -> list[Row]:
-    """Returns the other rows of a model whose validation does not differ significantly."""
+    """Returns the model's other rows whose validation score does not differ significantly."""
     others = [row for row in rows if row is not best and row.model == best.model]
     return [row for row in others if row.fitness > -math.inf and _is_undecided(best, row)]
 

@@ -8,6 +8,7 @@ from experiments.ledger import validate_record
 from experiments.ledger.record import Record
 from experiments.ledger.write import table
 
+# A cell of a CSV line that has decimals.
 DECIMAL = re.compile(r"(?<=,)-?\d*\.\d+(?:e[-+]?\d+)?(?=[,\n])")
 
 
@@ -32,7 +33,8 @@ def array_of(record: Record, name: str) -> np.ndarray:
     lines = [(indices, values) for array, indices, *values in rows[1:] if array == name]
     if not lines:
         raise KeyError(name)
-    # "2 0:41:2" is index 2 of the first axis. The numbers of the line are the last axis.
+    # In "2 0:41:2", 2 is the index on the first axis, and the slice selects from the last axis. The
+    # numbers of the line are the selected ones.
     indices = np.array([text.split()[:-1] for text, _ in lines], int)
     axes = [len(np.unique(column)) for column in indices.T]
     values = np.array([[float(cell) for cell in cells] for _, cells in lines])

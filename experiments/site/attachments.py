@@ -66,11 +66,13 @@ class Attachments:
 
     def _link(self, path: str, text: str, commit: str) -> str:
         """Returns a text, linked to the file at `path` if a reader of the page can reach it."""
-        html, href, target = f"<code>{escape(text)}</code>", "", ROOT / path
+        html, href = f"<code>{escape(text)}</code>", ""
+        target = ROOT / path
         if path and repository() and not Path(path).is_absolute():
             revision = commit if re.fullmatch(r"[0-9a-f]{7}", commit) else "HEAD"
             href = f"{repository()}/blob/{revision}/{quote(path)}"
         elif path and self.folder and target.exists():
+            # Page and file must both be in the repository, or the file in the page's folder.
             bases = (ROOT, self.folder)
             if any(target.is_relative_to(b) and self.folder.is_relative_to(b) for b in bases):
                 href = quote(Path(os.path.relpath(target, self.folder)).as_posix())

@@ -28,13 +28,13 @@ def short_text(row: Confirmed) -> str:
     """Returns the outcome of a confirmation as a short text, such as "confirmed, 5 new seeds"."""
     if row.outcome == NOT_YET_RUN:
         return "not yet run with new seeds"
-    if row.outcome in DECIDED.values():
+    if row.outcome in DECIDED.values():  # the text follows the verdict of the first runs, "open"
         return f"in the first runs; {row.verdict} with {_seeds(row)}"
     return f"{row.outcome}, {_seeds(row)}"
 
 
 def counts(rows: Sequence[Row], confirmations: Confirmations) -> list[str]:
-    """Returns the numbers of confirmed and of reversed rows."""
+    """Returns the numbers of confirmed and of reversed rows as table cells."""
     outcomes = Counter(outcome(row, confirmations) for row in rows)
     return [str(outcomes[name] or "-") for name in COUNTED]
 

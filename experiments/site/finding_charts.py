@@ -1,4 +1,4 @@
-"""Dot chart of each of the five findings, with the numbers of its sentence."""
+"""Dot charts of the five findings: a chart for each paper, with the numbers of its finding."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -39,7 +39,7 @@ def dot(
 
 
 def freezing(runs: Runs) -> Chart:
-    """Returns the accuracy in retrieval of networks with frozen parts, beside guessing."""
+    """Returns a chart of the accuracy in retrieval of networks with frozen parts."""
     guess, dots = baseline(runs, "standard", "in_context_guess"), []
     for variant in ("standard", "frozen_mlp", "frozen_qk", "mixit"):
         if (cell := longest(runs, variant)) in runs:
@@ -49,7 +49,10 @@ def freezing(runs: Runs) -> Chart:
 
 
 def stochastic_equation(runs: Runs) -> Chart:
-    """Returns the distance between networks of width n and the equation, beside sampling noise."""
+    """Returns a chart of the distance between wide networks and the stochastic equation.
+
+    A line marks the distance that two samples of one distribution rarely exceed.
+    """
     same_law = number(runs, "paths", "ks_noise").mean
     dots = [
         dot(f"{label}, n = {n}", number(runs, "paths", f"ks/{name}/tau=1/n={n}"), level=same_law)
@@ -62,7 +65,10 @@ def stochastic_equation(runs: Runs) -> Chart:
 
 
 def collapse(runs: Runs) -> Chart:
-    """Returns the loss of networks that start in each regime, beside counting letters."""
+    """Returns a chart of the loss of networks that start in each regime.
+
+    A line marks the loss of a prediction from the frequencies of letters.
+    """
     unigram_loss = baseline(runs, "trainable", "unigram_loss")
     starts = {
         "rank collapse": "rank_collapse",
@@ -78,7 +84,10 @@ def collapse(runs: Runs) -> Chart:
 
 
 def noise(runs: Runs) -> Chart:
-    """Returns the probabilities of the right and the noise token without each MLP, F1 and F2."""
+    """Returns a chart of the probabilities of the right token and of the noise token.
+
+    The network is whole, without the MLP F1, or without the MLP F2.
+    """
     cuts = {"whole": "", "without F1": "_without_f1", "without F2": "_without_f2"}
     dots = [
         dot(f"{label}, {cut}", number(runs, "run", metric + suffix))
@@ -89,7 +98,7 @@ def noise(runs: Runs) -> Chart:
 
 
 def order_parameter(runs: Runs) -> Chart:
-    """Returns entries of the order parameter, sampled and by the theory, for each pair of paths."""
+    """Returns a chart of five entries of the order parameter, sampled and by the theory."""
     width, dots = runs["sampled"].config["posterior"]["width"][0], []
     paths = {name: f"{name},{name}" for name in ("good", "denoising", "a1", "a2")}
     for label, path in (paths | {"good with denoising": "good,denoising"}).items():

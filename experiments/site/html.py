@@ -60,18 +60,19 @@ def pages(
       split: False puts all sections into the index.
     """
     openings = of_rows(rows) if openings is None else openings
-    papers = {opening.paper.key: opening.paper for opening in openings}
+    papers = {card.paper.key: card.paper for card in openings}
     papers |= {row.paper.key: row.paper for row in rows}
     index = f"{stem}.html"
     file_of_paper = {key: f"{stem}_{key}.html" if split else index for key in papers}
     files = [index, *dict.fromkeys(file for file in file_of_paper.values() if file != index)]
     attachments = {file: Attachments(folder) for file in files}
-    drawn: dict[str, dict[str, Row]] = {file: {} for file in files}  # figures of each page
+    # For each page: {key of a figure: the row that shows it}.
+    drawn: dict[str, dict[str, Row]] = {file: {} for file in files}
     sections: dict[str, list[str]] = {file: [] for file in files}
     unused = _unused(rows, records)
     for key, paper in papers.items():
         file = file_of_paper[key]
-        runs = {where for opening in openings if opening.paper == paper for where in opening.runs}
+        runs = {where for card in openings if card.paper == paper for where in card.runs}
         sections[file] += _paper_head(paper, rows, "h1" if split else "h2")
         sections[file] += [
             section(row, drawn[file], attachments[file]) for row in rows if row.paper.key == key
@@ -79,7 +80,7 @@ def pages(
         sections[file] += [_run(r, attachments[file]) for r in unused if r.where in runs]
         unused = [record for record in unused if record.where not in runs]
     rows_with_figure = {
-        tables.name_of(row) for figures in drawn.values() for row in figures.values()
+        tables.name_of(row) for row_of_figure in drawn.values() for row in row_of_figure.values()
     }
     others, unusable = _others(unused, attachments[index]), _unusable(problems, records)
     sections[index] = [

@@ -18,6 +18,8 @@ LEDGER = ("<!-- ledger -->", "<!-- /ledger -->")
 NUMBERS = ("<!-- numbers -->", "<!-- /numbers -->")
 CLONE = ("<!-- clone -->", "<!-- /clone -->")
 # "[Table 2, retrieval](docs/results/mixit.md#table-2-retrieval): **held** (confirmed, 9 new seeds)"
+# Groups: 1 all text before the verdict, 2 item, 3 paper, 4 anchor, 5 text after the link,
+# 6 verdict.
 VERDICT = re.compile(
     r"(\[([^]]+)\]\((?:docs/)?results/(\w+)\.md#([\w-]+)\)([^:|\[]*): \*\*)([^*]+)\*\*"
     r"(?: \([^()]* new seeds\))?"
@@ -38,7 +40,7 @@ def table_cell(text: str) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], rule: str = "---") -> list[str]:
-    """Returns the lines of a table; the alignment `rule` is that of all columns but the first."""
+    """Returns the lines of a table; `rule` aligns all columns but the first."""
     head, *body = ("| " + " | ".join(cells) + " |" for cells in (heads, *rows))
     return [head, "|---|" + f"{rule}|" * (len(heads) - 1), *body]
 
@@ -100,7 +102,7 @@ def _accuracy_by_variant(rows: list[Row]) -> list[str]:
     It shows the items that have a cell for each variant. If a variant also has a cell with four
     times the steps, the table shows this cell instead.
     """
-    shown: dict[str, Row] = {}
+    shown: dict[str, Row] = {}  # the first row of each config file, which stands for a task
     for row in rows:
         has_all = VARIANTS.keys() <= row.item.cells.keys() and row.item.metric == "accuracy"
         if has_all and len(row.records) > 1:

@@ -18,7 +18,7 @@ from experiments.site.finding_charts import CHARTS
 from experiments.site.section import flag_chip, verdict_chip
 from jaxformer.core.errors import UserError
 
-# An entry of the file of demo sentences.
+# {field of an entry in the file of demo sentences: its type}
 FIELDS = {"paper": str, "item": str, "sentence": str, "made": str, "runs": list}
 MEANING = {
     rules.HELD: "every rule of the claim holds in our runs, beyond their errors.",
@@ -100,9 +100,9 @@ def _of_entry(
     paper, folders = papers[entry["paper"]], {str(name) for name in entry["runs"]}
     runs = [record for record in records if PurePath(record.where).name in folders]
     item_rows = [r for r in rows if (r.paper.key, r.item.name) == (paper.key, entry["item"])]
-    shows_runs = (r for r in item_rows if any(one in runs for one in r.records.values()))
-    judged = next(shows_runs, None)
-    decided = [tables.rules_with_runs(judged)] if judged else []
+    rows_with_runs = (r for r in item_rows if any(record in runs for record in r.records.values()))
+    judged_row = next(rows_with_runs, None)
+    decided = [tables.rules_with_runs(judged_row)] if judged_row else []
     run_of_folder = {PurePath(record.where).name: record for record in runs}
     cells = {
         cell: run_of_folder[name]
@@ -116,9 +116,9 @@ def _of_entry(
         paper=paper,
         sentence=entry["sentence"],
         made="; ".join(filter(None, [entry["made"], *decided])),
-        verdict=judged.verdict if judged else "",
+        verdict=judged_row.verdict if judged_row else "",
         item=entry["item"],
-        anchor=tables.name_of(judged) if judged else paper_id(paper),
+        anchor=tables.name_of(judged_row) if judged_row else paper_id(paper),
         runs=tuple(record.where for record in runs),
         chart=chart,
         full_run=str(entry.get("full_run", "")),
@@ -143,8 +143,8 @@ def opening(cards: list[Opening], drawn: Collection[str] = ()) -> list[str]:
         '<ol class="cards">',
     ]
     for card in cards:
-        sentence = card.sentence[:1].upper() + card.sentence[1:] or "There is no run yet."
-        text = escape(sentence).replace(" %", "&nbsp;%")
+        sentence = card.sentence[:1].upper() + card.sentence[1:]
+        text = escape(sentence or "There is no run yet.").replace(" %", "&nbsp;%")
         chip = '<span class="soft">not judged</span>'
         if card.full_run:
             chip = f'<span class="soft">demo {escape(card.full_run)}</span>'

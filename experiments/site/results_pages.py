@@ -126,8 +126,8 @@ def _index(rows: Sequence[Row], paper: str) -> list[str]:
     """Returns a line for each verdict with links to the rows of a paper."""
     return [
         f"- **{head}**: "
-        + "; ".join(f"[{row.item.name}](#{anchor(row)}){verdict}" for row, verdict in members)
-        for head, members in summary.groups(rows, paper).items()
+        + "; ".join(f"[{row.item.name}](#{anchor(row)}){verdict}" for row, verdict in entries)
+        for head, entries in summary.groups(rows, paper).items()
     ]
 
 
@@ -138,7 +138,10 @@ def papers_of(rows: Sequence[Row]) -> dict[str, Paper]:
 def records_by_paper(
     rows: Sequence[Row], records: Sequence[Record]
 ) -> tuple[dict[str, list[Record]], list[Record]]:
-    """Returns ({paper: records}, the other records); a record belongs to the first such paper."""
+    """Returns ({paper: its records}, the records of no row).
+
+    A record that rows of several papers use belongs to the first of these papers.
+    """
     owner: dict[str, str] = {}
     for row in rows:
         for record in (*row.records.values(), *row.stale.values()):
@@ -171,11 +174,10 @@ def _link(paper: str, item: str) -> str:
 
 
 def _result_cells(row: Row, confirmations: Confirmations) -> list[str]:
-    link, confirmed = (
-        _link(row.paper.key, row.item.name),
-        confirmation_lines.outcome(row, confirmations),
-    )
+    link = _link(row.paper.key, row.item.name)
+    confirmed = confirmation_lines.outcome(row, confirmations)
     cells = [link, _short_numbers(row), f"**{row.verdict}**", confirmed, sizes(row) or "-"]
+    # The claim gets the characters that the other cells and the separators leave.
     claim_length = MAX_LINE_LENGTH - len(" | ".join(cells)) - len("|  | |") - 2
     claim = _shortened(row.item.claim, claim_length)
     return [table_cell(text) for text in (link, claim, *cells[1:])]
@@ -214,8 +216,9 @@ def _row_section(row: Row, listed: dict[str, str], confirmations: Confirmations)
     facts += [f"width × layers {size}"] if (size := sizes(row)) else []
     if confirmations and (confirmed := confirmation_lines.detail(row, confirmations)):
         lines += [confirmed, ""]
-    caveat = [item.note, item.defines, f"Needs {item.needs}." if item.needs else ""]
-    lines += [text for text in (f"{'; '.join(facts)}.", *caveat) if text.strip(".")]
+    facts_line = f"{'; '.join(facts)}." if facts else ""
+    remarks = [facts_line, item.note, item.defines, f"Needs {item.needs}." if item.needs else ""]
+    lines += [text for text in remarks if text]
     return [*lines, *_command_lines(row, listed)]
 
 
@@ -263,8 +266,8 @@ def _command_lines(row: Row, listed: dict[str, str]) -> list[str]:
     if new:
         lines += ["", "Runs not yet made:", "", *(f"    {line}" for line in new)]
     elif commands:  # an earlier row lists all of them
-        first = listed[next(iter(commands.values()))]
-        lines += ["", f"Runs not yet made: the runs of {first}."]
+        first_command, *_ = commands.values()
+        lines += ["", f"Runs not yet made: the runs of {listed[first_command]}."]
     if more := tables.how_to_decide(row):
         lines += ["", more]
     return lines
@@ -273,7 +276,8 @@ def _command_lines(row: Row, listed: dict[str, str]) -> list[str]:
 def _records_section(records: Sequence[Record], head: str) -> list[str]:
     if not records:
         return []
-    lines, groups = [f"## {head}", ""], dict[str, list[Record]]()
+    lines = [f"## {head}", ""]
+    groups: dict[str, list[Record]] = {}  # by title
     for record in sorted(records, key=_sort_key):
         groups.setdefault(_title(record), []).append(record)
     for title, group in groups.items():
@@ -293,9 +297,9 @@ def _records_table(group: Sequence[Record]) -> list[str]:
         levels = group[0].baselines.items()
         text = ", ".join(f"{plain(n).replace('_', ' ')} {number(v)}" for n, v in levels)
         lines += ["", f"Trivial predictors on the same set: {text}."]
-    environment, seeds = group[0].environment, len(group[0].seeds)
+    environment, n_seeds = group[0].environment, len(group[0].seeds)
     machine = plain(f"{environment.get('cores')} cores of {environment.get('device')}")
-    return [*lines, "", f"Mean and standard error over {seeds} seeds; {machine}."]
+    return [*lines, "", f"Mean and standard error over {n_seeds} seeds; {machine}."]
 
 
 def _record_cells(record: Record, names: Sequence[str]) -> list[str]:

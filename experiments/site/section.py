@@ -23,7 +23,8 @@ def section(row: Row, shown: dict[str, Row], attached: Attachments | None = None
         this section are added.
       attached: The files of the page.
     """
-    name, item, attached = tables.name_of(row), row.item, attached or Attachments()
+    name, item = tables.name_of(row), row.item
+    attached = attached or Attachments()
     slim = "" if row.records or row.stale else " slim"
     parts = [f'<section class="item{slim}" id="{name}">']
     back = '<a class="back" href="#ledger">ledger</a>'
@@ -100,8 +101,10 @@ def run_details(records: list[Record], attached: Attachments) -> str:
         }
         rows = "".join(f"<dt>{k}</dt><dd>{v}</dd>" for k, v in facts.items())
         reason = f"{record.standing.capitalize()}: {escape(record.stale)}"
-        old = f'<p class="problem">{reason}</p>' if record.stale else ""
-        blocks.append(f'{old}<dl class="made">{rows}</dl><pre>{escape(record.command)}</pre>')
+        stale_note = f'<p class="problem">{reason}</p>' if record.stale else ""
+        blocks.append(
+            f'{stale_note}<dl class="made">{rows}</dl><pre>{escape(record.command)}</pre>'
+        )
     return "".join(blocks)
 
 
@@ -212,7 +215,9 @@ def _figure(
         label = first.item.name if first.paper == row.paper else f"{first.item.name} above"
         link = f'<a href="#{tables.name_of(first)}">{escape(label)}</a>'
         return f"<p>{escape(figure.title)} The figure is at {link}.</p>"
-    shown[key], name = row, tables.name_of(row)
+    shown[key] = row
+    name = tables.name_of(row)
+    # The number of the row's figures so far, with this one.
     index = sum(other is row for other in shown.values())
     saved = attached.save(f"{name}-figure-{index}.csv", figure.csv) if figure.csv else ""
     numbers = f'<p class="saves">{saved}</p>' if saved else ""

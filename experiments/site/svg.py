@@ -68,9 +68,9 @@ def line_chart(
     marks: bool = False,
 ) -> str:
     """Returns a panel; `levels` are dashed horizontals, `marks` draws dots with error bars."""
-    heights = [v for s in series for v in (*s.y, *s.low, *s.high)] + [*levels.values()]
+    y_values = [v for s in series for v in (*s.y, *s.low, *s.high)] + [*levels.values()]
     to_x = Scale(x, [v for s in series for v in s.x], LEFT, RIGHT)
-    to_y = Scale(y, heights, BOTTOM, TOP)
+    to_y = Scale(y, y_values, BOTTOM, TOP)
     parts = [_path("grid", "".join(f"M{LEFT} {to_y(v):.1f}H{RIGHT}" for v in to_y.ticks()))]
     for value, label in to_y.ticks().items():
         parts.append(_text(LEFT - 5, f"{to_y(value) + 4:.1f}", label, "end"))
@@ -167,7 +167,7 @@ class Scale:
 
     def __call__(self, value: float) -> float:
         low, high = self.low, self.high
-        if self.axis.log:
+        if self.axis.log:  # bounds replace zero and negative numbers, which have no logarithm
             low, high, value = (math.log10(max(v, 1e-300)) for v in (low, high, max(value, 1e-9)))
         share = (value - low) / (high - low)
         return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
@@ -180,6 +180,7 @@ class Scale:
             return {v: f"{v:g}" for v in values}
         low, high = self.low, self.high
         step = 10 ** math.floor(math.log10((high - low) / 3))
+        # The largest of 5, 2 and 1 times the power of ten that gives at least three steps.
         step *= next((m for m in (5, 2) if (high - low) / (step * m) >= 3), 1)
         first = math.ceil(low / step - 1e-9)
         count = int((high - first * step) / step + 1e-9) + 1
@@ -191,7 +192,8 @@ class Scale:
         first, last = math.log10(self.low), math.log10(self.high)
         powers = range(math.ceil(first), math.floor(last) + 1)
         if len(powers) > 1:
-            return [10.0**p for p in powers][:: -(-len(powers) // 5)]
+            stride = math.ceil(len(powers) / 5)
+            return [10.0**p for p in powers][::stride]
         values = (
             m * 10.0**p for p in range(math.floor(first), math.ceil(last) + 1) for m in (1, 2, 5)
         )

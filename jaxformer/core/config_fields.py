@@ -42,6 +42,7 @@ def construct(where: str, function: Callable, spec: type, options: Mapping[str, 
         if name not in known:
             hint = did_you_mean(name, known)
             raise UserError(f"{where} has no field {name!r}.{hint} It has: {', '.join(known)}.")
+    # A required field has neither a default nor a factory of defaults.
     required = [f.name for f in fields(spec) if f.default is f.default_factory is MISSING]
     if missing := [name for name in required if name not in options]:
         raise UserError(f"{where} lacks {', '.join(missing)}.")

@@ -85,7 +85,7 @@ def check_type(name: str, value: Any, declared: Any) -> None:
     Args:
         name: the name of the value in the message.
         value: the value. A boolean is no number, and a whole number is a valid float.
-        declared: the type. Those that FIELD_TYPES lacks are not checked.
+        declared: the type. Types that FIELD_TYPES lacks are not checked.
     """
     expected, accepted = FIELD_TYPES.get(declared, ("", object))
     is_boolean = isinstance(value, bool) and accepted in (Integral, Real)
@@ -94,7 +94,7 @@ def check_type(name: str, value: Any, declared: Any) -> None:
 
 
 def check_types(dataclass: type, values: Mapping[str, Any]) -> None:
-    """Raises a UserError unless values have the types of the fields that they are named by."""
+    """Raises a UserError if a value does not have the type of the field with its name."""
     for field in fields(dataclass):
         if field.name in values:
             check_type(f"{dataclass.__name__}.{field.name}", values[field.name], field.type)

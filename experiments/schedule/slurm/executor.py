@@ -57,7 +57,8 @@ class SlurmExecutor(Executor):
         self.began: dict[str, float] = {}  # by job id
         self.resubmissions: dict[str, int] = {}  # by run
         self.failed_queries = 0  # in a row
-        self.next_query, self.wait = 0.0, FIRST_QUERY_SECONDS
+        self.next_query = 0.0  # the time of the next query of the queue
+        self.wait = FIRST_QUERY_SECONDS  # between two queries
 
     def __enter__(self) -> "SlurmExecutor":
         slurm_options.check_cluster(self.options)
@@ -93,6 +94,7 @@ class SlurmExecutor(Executor):
             )
         for job in list(self.unfinished):
             message = "still in the queue"
+            # The exit code of a stopped job, so that a later start continues it.
             yield Outcome(job, -signal.SIGTERM, 0.0, message, by_other_launcher=True)
 
     def show(self) -> None:
@@ -224,8 +226,9 @@ def submit(options: Options, queue: Queue, jobs: Sequence[Job]) -> None:
             last = lines[-1] if lines else "no reason given"
             reason = (last.partition("error: ")[2] or last).strip().rstrip(".")
             raise UserError(f"Slurm does not accept the jobs: {reason}.") from None
-    parent = ids[-1][1].partition("_")[0]
-    print(f"submitted {len(jobs)} runs to Slurm, job {parent}; {queue.folder}", flush=True)
+    _, last_id = ids[-1]
+    array_id = last_id.partition("_")[0]
+    print(f"submitted {len(jobs)} runs to Slurm, job {array_id}; {queue.folder}", flush=True)
 
 
 def cancel(job_ids: Sequence[str]) -> None:

@@ -155,6 +155,7 @@ def query_states(job_ids: Iterable[str]) -> dict[str, State]:
     """
     states = {}
     for job_id in job_ids:
+        # The format is: job id | state | node | reason for waiting.
         command = ["squeue", "-h", "-r", "-t", "all", "-o", "%i|%T|%N|%r", "-j", job_id]
         squeue = subprocess.run(command, capture_output=True, text=True)
         if squeue.returncode and "Invalid job id" not in squeue.stderr:

@@ -142,6 +142,7 @@ class Worker:
         return None
 
     def _is_done(self) -> bool:
+        """Returns whether run.py need not start. It must start to record a finished run."""
         return self.job.is_finished() and not self.job.record and not self.job.is_locked()
 
     def _stop(self) -> None:
