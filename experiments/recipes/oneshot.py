@@ -1,4 +1,4 @@
-"""Trains attention-path networks on one-shot episodes, then applies the theory to their heads.
+"""Trains attention paths on one-shot episodes, then applies the theory to the trained heads.
 
 Networks and theory are those of arXiv 2405.15926. The theory describes a Bayesian network with
 fixed queries and keys by its order parameter U, a matrix over pairs of attention paths.

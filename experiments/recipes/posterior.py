@@ -1,9 +1,9 @@
-"""Samples the posterior of a Bayesian attention-path network by NUTS and saves the chains.
+"""Samples the Bayesian posterior by NUTS and saves the chains at intervals.
 
 problem -> Sampler -> advance and save, repeated -> expectations with Monte Carlo errors -> record
 
-Chains are saved at intervals. A run that is killed at any moment resumes from the last saved state.
-It ends with the same draws as an uninterrupted run.
+The posterior is that of an attention-path network (arXiv 2405.15926). A run that is killed at any
+moment resumes from the last saved state. It ends with the same draws as an uninterrupted run.
 """
 
 import math

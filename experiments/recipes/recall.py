@@ -1,7 +1,7 @@
-"""Trains a model on noisy in-context recall with probes, then truncates its weight matrices.
+"""Trains a recall model with probes, then truncates its matrices to locate the noise.
 
-A probe measures the model on clean and on noisy data after a training step. The truncations show
-which matrices store the noise token (arXiv 2406.03068).
+The task is noisy in-context recall (arXiv 2406.03068). A probe measures the model on clean and on
+noisy data after a training step. The truncations show which matrices store the noise token.
 
 build -> train (first on clean data, if configured) with probes -> truncations -> record
 
