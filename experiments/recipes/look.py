@@ -31,11 +31,14 @@ def run(config, workdir: Workdir) -> int:
         # Uses the parameters in memory: the checkpoint may be older if a disk error occurred.
         params, model = jax.tree.map(on_host, trained.params), trained.session.setup.model
         chosen = [i for i, member in enumerate(result.members) if member["chosen"]]
+        # The first axis of every leaf is the axis of members.
         networks = {i: jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), params) for i in chosen}
         insides = {i: look_inside(model, network, config) for i, network in networks.items()}
         session = trained.session
-        cut = head_cuts.accuracies(session.setup, networks, insides, session.heldout.test)
-        return with_heads(workdir, result, insides, cut)
+        cut_accuracies = head_cuts.accuracies(
+            session.setup, networks, insides, session.heldout.test
+        )
+        return with_heads(workdir, result, insides, cut_accuracies)
 
     return train.run(config, workdir, finish=finish)
 

@@ -30,7 +30,7 @@ DIAGNOSTICS = ("divergences", "r_hat", "ess", "num_steps", "num_steps_max", "tre
 class Setup(NamedTuple):
     """The data and the Markov chains of a config."""
 
-    data: problem.Example
+    data: problem.Example  # inputs after fixed attention, with labels
     chains: posterior_draws.Chains
 
     @property
@@ -163,7 +163,7 @@ def _mean(values_CxS: np.ndarray) -> Mean:
 def _dimension(sampler: attention_paths.Sampler) -> int:
     """Returns the dimension of the space that NUTS samples."""
     problem = sampler.problem
-    if sampler.method == "collapsed":  # the weights are integrated out; U has coordinates
+    if sampler.method == "collapsed":  # NUTS samples theta; the weights are integrated out
         return problem.layout.size
     widths, n = problem.widths, problem.attentioned.shape[2]
     layers = zip(widths, problem.heads, widths[1:])

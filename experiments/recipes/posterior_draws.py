@@ -22,7 +22,8 @@ from jaxformer.runtime.progress import Interrupt, Progress, Stopwatch
 from theory import attention_paths
 
 SAVE_SECONDS = 30.0
-DISPATCH_SECONDS = 2.0  # short, so that signals and the progress line are handled soon
+# The time of one compiled call. It is short, so that signals and the progress line are handled soon.
+DISPATCH_SECONDS = 2.0
 
 
 class Chains(NamedTuple):
@@ -61,7 +62,8 @@ def collect(
         stopwatch: the time of the run, to which the time of earlier sessions is added.
 
     Returns:
-        All chunks of draws, also from earlier sessions, or None if a signal stopped the sampler.
+        All chunks of draws, also from earlier sessions. A chunk is the content of one draw file.
+        None if a signal stopped the sampler.
     """
     sampler = chains.sampler
     state, n_saved, seconds = _restore(chains, key, folder)

@@ -56,7 +56,7 @@ def redraw(workdir: Workdir, name: str = "") -> Path:
         }
         if layers := recall_figures.layers(arrays):
             figures["layers"] = layers
-        if arrays["attention/follows"].any():  # absent if triggers vary between sequences
+        if arrays["attention/follows"].any():  # all 0 if triggers vary between sequences
             figures["attention"] = recall_figures.attention(config.recall, arrays)
         return figures
 

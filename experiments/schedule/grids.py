@@ -153,7 +153,7 @@ def _split_population_fields(
 
 
 def _literal(value: str) -> Any:
-    """Returns the Python value, so that "1e-3" equals "0.001"; the text if it is no literal."""
+    """Returns the value of a Python literal, so that "1e-3" equals "0.001", or else the text."""
     try:
         return ast.literal_eval(value)
     except (ValueError, SyntaxError, MemoryError, RecursionError):

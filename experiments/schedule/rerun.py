@@ -98,7 +98,8 @@ def plan_reruns(
     Args:
         rows: the rows of the ledger.
         scale: the scale of the reruns; "" takes the scale of each record.
-        seeds: the number of seeds; 0 takes the number of each record at its scale.
+        seeds: the number of seeds. 0 takes the number of the record, or the number of the config if
+            the scales of rerun and record differ.
         out: the folder of the runs.
         estimate: a function that returns the seconds of a config.
     """

@@ -68,12 +68,12 @@ def run_all(
                 return
             remaining.remove(job)
             will_resume = job.resumes and job.is_started() and not job.restart
-            then = ""
+            then_text = ""
             if remaining:
-                then = f"; then {duration(corrected_seconds(*remaining) / n_slots)} more"
+                then_text = f"; then {duration(corrected_seconds(*remaining) / n_slots)} more"
             print(
                 f"run {len(jobs) - len(remaining)} of {len(jobs)}: {job.name}: "
-                f"{'resumes, ' * will_resume}about {duration(corrected_seconds(job))}{then}",
+                f"{'resumes, ' * will_resume}about {duration(corrected_seconds(job))}{then_text}",
                 flush=True,
             )
             yield job

@@ -33,7 +33,7 @@ def open_study(optuna: Any, folder: Path) -> Any:
             direction="maximize",
             load_if_exists=True,
         )
-    except Exception as error:  # Optuna replays the entries, and a foreign one may raise anything
+    except Exception as error:  # Optuna replays the entries. A wrong entry may raise anything.
         raise UserError(
             f"{file} is damaged ({type(error).__name__}); remove it to search anew: runs that are "
             "finished are read from their folders."

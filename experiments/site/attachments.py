@@ -20,7 +20,7 @@ from experiments.cli.flags import IS_CLONE, ROOT
 from experiments.ledger import tables
 from experiments.ledger.record import Record
 
-# Names in project.urls of pyproject.toml; the first that is there has the repository's address.
+# Names in project.urls of pyproject.toml. The first one that exists has the repository's address.
 URL_NAMES = ("repository", "source")
 ARXIV = re.compile(r"arXiv (\d{4}\.\d{4,5})")
 CONFIG = re.compile(r"configs/(?:\w+/)*\w+\.py", re.ASCII)

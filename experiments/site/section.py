@@ -11,6 +11,7 @@ from experiments.site import figures, groups
 from experiments.site.attachments import Attachments
 from experiments.site.why import why
 
+# Columns of numbers, which are right-aligned.
 NUMBERS = ("published", "measured", "n", "baseline")
 
 
@@ -66,7 +67,7 @@ def flag_chip(flag: str) -> str:
 
 
 def finding_texts(row: Row, checks: bool = False) -> list[tuple[Finding, str]]:
-    """Returns each finding with HTML whose numbers carry the names of their records."""
+    """Returns each finding with its HTML. The attribute `data-records` names its records."""
     findings = []
     for finding, sides in tables.findings_with_sides(row, checks):
         text = escape(finding.text)
@@ -206,7 +207,7 @@ def _figure(
 ) -> str:
     """Returns a figure with its runs, or a link if the page already shows it.
 
-    The runs are left out if the previous figure has the same ones.
+    The list of runs is left out if the previous figure has the same runs.
     """
     key = figure.key or figure.title + " ".join(record.where for record in figure.records)
     title = f"<p>{escape(figure.title)}</p>" if figure.title else ""

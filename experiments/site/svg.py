@@ -67,7 +67,7 @@ def line_chart(
     levels: Mapping[str, float] = {},
     marks: bool = False,
 ) -> str:
-    """Returns a panel; `levels` are dashed horizontals, `marks` draws dots with error bars."""
+    """Returns a panel. `levels` {name: y} are dashed lines. `marks` draws dots with error bars."""
     y_values = [v for s in series for v in (*s.y, *s.low, *s.high)] + [*levels.values()]
     to_x = Scale(x, [v for s in series for v in s.x], LEFT, RIGHT)
     to_y = Scale(y, y_values, BOTTOM, TOP)
@@ -207,13 +207,17 @@ def _label_position(points: Sequence[Point], width: float, level: float) -> Poin
 
     def hidden_points(position: Point) -> int:
         left, low = position
+        # The letters reach from 11 pixels above `low`, their baseline, to 3 pixels below it.
         return sum(left <= x <= left + width and low - 11 <= y <= low + 3 for x, y in points)
 
     return min(positions, key=hidden_points)
 
 
 def _drawn(line: Series, colour: str, to_x: Scale, to_y: Scale, marks: bool) -> list[str]:
-    """Returns a line with its band; with `marks`, it has dots with error bars instead of a band."""
+    """Returns a line with its band. With `marks`, it has dots with error bars instead of a band.
+
+    A line of fewer than four points has dots in any case.
+    """
     middle, low, high = (
         [f"{to_x(x):.1f} {to_y(y):.1f}" for x, y in zip(line.x, ys, strict=True)]
         for ys in (line.y, line.low, line.high)
@@ -228,7 +232,8 @@ def _drawn(line: Series, colour: str, to_x: Scale, to_y: Scale, marks: bool) -> 
             for x, bottom, top in zip(line.x, line.low, line.high, strict=True)
             if marks and top > bottom
         ]
-        parts += [_path(f"line {colour}", "".join(bars))] * bool(bars)
+        if bars:
+            parts.append(_path(f"line {colour}", "".join(bars)))
         # A dot is a line of no length with round ends.
         parts.append(_path(f"line dots {colour}", "".join(f"M{point}h0" for point in middle)))
     return parts

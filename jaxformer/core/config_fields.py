@@ -1,4 +1,4 @@
-"""The fields of a config's section: checks against a dataclass, parsing, and their JSON."""
+"""The fields of a config's section: checks against a dataclass, parsing, and conversion to JSON."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass

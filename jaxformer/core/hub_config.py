@@ -51,16 +51,16 @@ def read_config(config: Config) -> Numbers:
         )
     if config.get("quantization_config"):
         raise UserError("quantised weights are not supported; use the unquantised model.")
-    row = FAMILIES[model_type]
-    for name, supported in row.only.items():
+    family = FAMILIES[model_type]
+    for name, supported in family.only.items():
         if config.get(name) is not None and config[name] not in supported:
             raise UserError(
                 f"{name} must be {' or '.join(map(repr, supported))}, got "
                 f"{one_line(repr(config[name]), 60)}."
             )
-    check_fields(config, _fields_of(row))
+    check_fields(config, _fields_of(family))
     try:
-        return _numbers(config, row)
+        return _numbers(config, family)
     except UserError:
         raise
     except KeyError as error:
@@ -70,25 +70,25 @@ def read_config(config: Config) -> Numbers:
         raise UserError(f"a field has the wrong type or size: {reason}.") from None
 
 
-def _fields_of(row: Family) -> set[str]:
-    """Returns the names of all fields that a row reads."""
-    fields = {name for name, _ in row.fields.values()} | {*row.only, *row.further}
+def _fields_of(family: Family) -> set[str]:
+    """Returns the names of all fields of config.json that are read for a family."""
+    fields = {name for name, _ in family.fields.values()} | {*family.only, *family.further}
     fields |= {alias for name in fields for alias in ALIASES.get(name, ())}
-    fields |= {*WINDOW_FIELDS} if row.windows else set()
-    return fields | {*ROTARY_FIELDS} if row.rotary is not None else fields
+    fields |= {*WINDOW_FIELDS} if family.windows else set()
+    return fields | {*ROTARY_FIELDS} if family.rotary is not None else fields
 
 
-def _numbers(config: Config, row: Family) -> Numbers:
+def _numbers(config: Config, family: Family) -> Numbers:
     """Returns the arguments of a `PretrainedSpec`; raises KeyError for a missing field."""
     numbers = {"family": config["model_type"]}
-    for argument, (field, default) in row.fields.items():
+    for argument, (field, default) in family.fields.items():
         names = (field, *ALIASES.get(field, ()))
         numbers[argument] = next((config[name] for name in names if name in config), default)
         if numbers[argument] is REQUIRED:
             raise KeyError(field)
     check_choice("activation", numbers["act"], ACTIVATIONS)
     numbers["act"] = ACTIVATIONS[numbers["act"]]
-    numbers |= row.constants
+    numbers |= family.constants
     check_range("layers", numbers["layers"], 1, MAX_LAYERS)
     width, heads = numbers["width"], numbers["heads"]
     if numbers.get("head_width") is None:
@@ -101,12 +101,12 @@ def _numbers(config: Config, row: Family) -> Numbers:
     for name, value in defaults.items():
         if numbers.get(name) is None:
             numbers[name] = value
-    if row.windows is not None:
-        numbers["window"], numbers["windowed"] = row.windows(config, numbers["layers"])
-    if row.rotary is not None:
+    if family.windows is not None:
+        numbers["window"], numbers["windowed"] = family.windows(config, numbers["layers"])
+    if family.rotary is not None:
         numbers["rotary"] = read_rotary(
-            config, numbers["head_width"], row.rotary, row.base, row.partial
+            config, numbers["head_width"], family.rotary, family.base, family.partial
         )
-    if row.finish is not None:
-        row.finish(config, numbers)
+    if family.finish is not None:
+        family.finish(config, numbers)
     return numbers

@@ -59,7 +59,7 @@ class Queue:
         """Makes other launchers wait until this one has submitted its jobs."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / ".lock", "a") as lock:
-            # On a file system without locks, the runs still lock their folders.
+            # Without locks here, launchers do not wait. The runs still lock their folders.
             with contextlib.suppress(OSError):
                 wait_for_lock(lock)
             yield
