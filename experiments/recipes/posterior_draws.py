@@ -22,7 +22,7 @@ from jaxformer.runtime.progress import Interrupt, Progress, Stopwatch
 from theory import attention_paths
 
 SAVE_SECONDS = 30.0
-# The time of one compiled call. It is short, so that signals and the progress line are handled soon.
+# The time of one compiled call; short, so that signals and the progress line are handled soon.
 DISPATCH_SECONDS = 2.0
 
 
