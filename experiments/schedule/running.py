@@ -115,7 +115,7 @@ def run_all(
 def check_budget(
     budget: float, jobs: Sequence[Job], name: Callable[[Job], str] = lambda job: job.name
 ) -> None:
-    """Raises UserError if the budget, in seconds, is too small for any of the jobs."""
+    """Raises UserError if the budget, in seconds, is too small for every job."""
     cheapest = min(jobs, key=remaining_seconds)
     if budget < remaining_seconds(cheapest):
         raise UserError(

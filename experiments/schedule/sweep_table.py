@@ -84,11 +84,11 @@ def rows_of_result(
 def _row_of_members(blank: Row, rate: float, members: list[dict[str, Any]]) -> Row:
     """Returns the row of the members of one learning rate, which differ in their seeds."""
     validation_metric = validated(members[0])[0]
-    names = [n for n in members[0]["metrics"] if all(n in m["metrics"] for m in members)]
+    shared_names = [n for n in members[0]["metrics"] if all(n in m["metrics"] for m in members)]
     validation = {member["seed"]: validated(member)[1] for member in members}
     metrics = {
         name: number_over_seeds({m["seed"]: m["metrics"][name] for m in members}, name)
-        for name in names
+        for name in shared_names
     }
     return blank._replace(
         rate=rate,

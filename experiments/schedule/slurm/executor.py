@@ -58,7 +58,7 @@ class SlurmExecutor(Executor):
         self.resubmissions: dict[str, int] = {}  # by run
         self.failed_queries = 0  # in a row
         self.next_query = 0.0  # the time of the next query of the queue
-        self.wait = FIRST_QUERY_SECONDS  # between two queries
+        self.wait = FIRST_QUERY_SECONDS  # seconds between two queries
 
     def __enter__(self) -> "SlurmExecutor":
         slurm_options.check_cluster(self.options)

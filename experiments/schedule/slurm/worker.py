@@ -50,6 +50,7 @@ class Worker:
         self.program, self.process = launch.PROGRAM, None
 
     def __getstate__(self) -> dict[str, Any]:
+        # submitit pickles the worker, and a process cannot be pickled.
         return {**vars(self), "process": None}
 
     def __call__(self) -> int:
@@ -118,6 +119,7 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT if log else None,
+                # Several processes need Slurm's variables, which `run_environment` leaves out.
                 env=dict(os.environ) if tasks > 1 else launch.run_environment(Slot()),
             )
         while self.process.poll() is None:
