@@ -1,6 +1,6 @@
 """Decimal and modular addition.
 
-Decimal: two numbers with exactly `digits` digits and their sum, then a stop.
+Decimal: two numbers with exactly `digits` digits, their sum and a stop token.
 
     paper     1234+5678=6912.     as the paper's example prints it
     authors   4321+8765=2196.     the same sum with all digits reversed
@@ -58,6 +58,7 @@ class DecimalAddition(Task):
 
     @property
     def n_scored(self) -> int:
+        # A sum has at most digits + 1 digits. "strict" adds the stop.
         return self.digits + (1 if self.scored == "authors" else 2)
 
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
@@ -151,10 +152,10 @@ class ModularAddition(OneAnswer):
         return Batch(jnp.stack([a, b]), targets, jnp.array([0.0, 1.0]))
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        # Over all pairs every sum is equally frequent, so that no constant is better than 0.
-        zeros = np.asarray(batch.targets)[:, -1] == 0
+        # Over all pairs every sum is equally frequent, so the constant answer 0 is among the best.
+        is_zero = np.asarray(batch.targets)[:, -1] == 0
         return {
-            "best_constant": float(zeros.mean()),
+            "best_constant": float(is_zero.mean()),
             "uniform": 1 / self.p,
             "unigram_loss": math.log(self.p),
         }

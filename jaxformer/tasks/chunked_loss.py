@@ -3,7 +3,7 @@
     logits = h W,  nats = logsumexp(logits) - logits[target]
 
 Only the logits of one chunk are in memory at a time. The backward pass computes them again. The
-gradient of W is summed in the precision of W, even if products have a lower one.
+gradient of W is summed in the precision of W, even if its terms have a lower precision.
 """
 
 import functools
@@ -22,11 +22,11 @@ LAST_STATES = "final"  # the activation from which the unembedding computes the 
 
 
 class DeferredLogits(NamedTuple):
-    """Logits h W of shape (B, K, V) that are not computed yet."""
+    """Logits h W of K scored positions, of shape (B, K, V), that are not computed yet."""
 
     h_BxKxN: jax.Array
     kernel_NxV: jax.Array
-    chunk: int  # positions computed at a time
+    chunk: int  # positions of the batch whose logits are computed at a time
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -40,6 +40,7 @@ class DeferredLogits(NamedTuple):
     def _scores_of_part(self, dtype: Any, total: int, h_BxKxN: jax.Array, targets_BxK: jax.Array):
         """Returns the scores of a device's part of a batch with `total` positions."""
         n = targets_BxK.size
+        # A device computes its share of each chunk.
         chunk = min(math.ceil(self.chunk * n / total), n)
         width, padding = h_BxKxN.shape[2], -n % chunk
         padded_h = jnp.pad(h_BxKxN.reshape(n, width), ((0, padding), (0, 0)))
@@ -73,27 +74,27 @@ def _forward(dtype, h_CxPxN, kernel_NxV, targets_CxP):
         h_PxN, targets_P = chunk
         logits_PxV = _logits(dtype, h_PxN, used_NxV)
         target_logit_P = jnp.take_along_axis(logits_PxV, targets_P[:, None], 1)[:, 0]
-        total_P = jax.nn.logsumexp(logits_PxV, -1)
-        return total_P - target_logit_P, jnp.argmax(logits_PxV, -1), total_P
+        logsumexp_P = jax.nn.logsumexp(logits_PxV, -1)
+        return logsumexp_P - target_logit_P, jnp.argmax(logits_PxV, -1), logsumexp_P
 
-    nats_CxP, best_CxP, total_CxP = jax.lax.map(score, (h_CxPxN, targets_CxP))
-    return (nats_CxP, best_CxP), (h_CxPxN, kernel_NxV, targets_CxP, total_CxP)
+    nats_CxP, best_CxP, logsumexp_CxP = jax.lax.map(score, (h_CxPxN, targets_CxP))
+    return (nats_CxP, best_CxP), (h_CxPxN, kernel_NxV, targets_CxP, logsumexp_CxP)
 
 
 def _backward(dtype, residuals, cotangents):
     """Applies d nats / d logits = softmax - onehot(target) chunk by chunk."""
-    h_CxPxN, kernel_NxV, targets_CxP, total_CxP = residuals
+    h_CxPxN, kernel_NxV, targets_CxP, logsumexp_CxP = residuals
     used_NxV = _gathered(kernel_NxV, h_CxPxN)
 
     def back(sum_NxV, chunk):
-        h_PxN, targets_P, total_P, cotangent_P = chunk
-        p_PxV = jnp.exp(_logits(dtype, h_PxN, used_NxV) - total_P[:, None])
+        h_PxN, targets_P, logsumexp_P, cotangent_P = chunk
+        p_PxV = jnp.exp(_logits(dtype, h_PxN, used_NxV) - logsumexp_P[:, None])
         is_target_PxV = targets_P[:, None] == jnp.arange(kernel_NxV.shape[1])[None]
-        d_PxV = (cotangent_P[:, None] * (p_PxV - is_target_PxV)).astype(h_PxN.dtype)
-        sum_NxV += jnp.matmul(h_PxN.T, d_PxV, preferred_element_type=sum_NxV.dtype)
-        return sum_NxV, d_PxV @ used_NxV.T
+        logits_gradient_PxV = (cotangent_P[:, None] * (p_PxV - is_target_PxV)).astype(h_PxN.dtype)
+        sum_NxV += jnp.matmul(h_PxN.T, logits_gradient_PxV, preferred_element_type=sum_NxV.dtype)
+        return sum_NxV, logits_gradient_PxV @ used_NxV.T
 
-    parts = (h_CxPxN, targets_CxP, total_CxP, cotangents[0])
+    parts = (h_CxPxN, targets_CxP, logsumexp_CxP, cotangents[0])
     kernel_gradient, h_gradient = jax.lax.scan(back, jnp.zeros_like(kernel_NxV), parts)
     return h_gradient, kernel_gradient, None
 
@@ -115,12 +116,12 @@ def deferred_logits(model: Any, params: Any, inputs: tuple, chunk: int) -> Defer
         return DeferredLogits(h_BxKxN, params["unembed"]["kernel"], chunk)
     with Request(names=(LAST_STATES,)).active():
         # Only the last states are used, so the compiler removes the logits of all positions.
-        _, kept = model.apply({"params": params}, *inputs, mutable=[INTERMEDIATES])
+        _, variables = model.apply({"params": params}, *inputs, mutable=[INTERMEDIATES])
     if model.spec.tied:
         kernel_NxV = jnp.asarray(params["embed"]["embedding"]).T
     else:
         kernel_NxV = params["unembed"]["kernel"]
-    return DeferredLogits(kept[INTERMEDIATES][LAST_STATES], kernel_NxV, chunk)
+    return DeferredLogits(variables[INTERMEDIATES][LAST_STATES], kernel_NxV, chunk)
 
 
 def check_head(model: Any) -> None:
@@ -139,11 +140,15 @@ def check_head(model: Any) -> None:
 
 
 def _takes_head(model: Any) -> bool:
+    """Returns whether the model takes head=False, which returns last states without logits."""
     return "head" in inspect.signature(model.__call__).parameters
 
 
 def _extra_head_step(spec: Any) -> str:
-    """Returns the first step besides the unembedding after a published model's states, or ""."""
+    """Returns a step, besides the unembedding, from a published model's last states to its logits.
+
+    Returns "" if there is none.
+    """
     extras = {
         "logit_cap": "a cap of the logits",
         "unembed_bias": "a bias of the logits",

@@ -62,7 +62,7 @@ class DocumentClass(PreparedText):
         rows = super().rows(part, index_B, shift_B)
         first_document = self.prepared.part(("train", "validation", "test")[part]).first
         labels_B = self.prepared.labels_of(first_document + index_B)
-        if (labels_B < 0).any():  # older versions prepared documents without a class
+        if (labels_B < 0).any():  # older versions kept documents without a class
             raise UserError(
                 f"{(labels_B < 0).sum()} of {len(labels_B)} documents of {self.tokens} have no "
                 "class: leave them out and prepare the text again."
@@ -106,7 +106,8 @@ class DocumentClass(PreparedText):
 @cache
 def regression(task: DocumentClass) -> "WordRegression":
     """Returns the regression on the words that a model sees, the first `window` tokens."""
-    from jaxformer.tasks import word_regression  # imports parts of SciPy, a quarter of a second
+    # Imported late because its parts of SciPy take a quarter of a second to import.
+    from jaxformer.tasks import word_regression
 
     parts = [task.documents_of(part, MAX_BAG_OF_WORDS_DOCUMENTS) for part in (TRAIN, VALIDATION)]
     train, validation = ((task.texts(tokens), labels) for tokens, labels in parts)
@@ -115,7 +116,7 @@ def regression(task: DocumentClass) -> "WordRegression":
 
 @cache
 def bag_of_words(task: DocumentClass) -> np.ndarray:
-    """Returns (V, C) log p(token | class) with add-one smoothing; padding contributes 0."""
+    """Returns (V, C) log p(token | class) for C classes with add-one smoothing; 0 for padding."""
     prepared: Tokens = task.prepared
     tokens, labels = task.documents_of(TRAIN, MAX_BAG_OF_WORDS_DOCUMENTS)
     counts = np.ones((prepared.vocab_size, task.answers))

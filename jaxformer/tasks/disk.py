@@ -1,8 +1,9 @@
 """Data on disk: the host reads rows of integers, and the compiled step makes batches of them.
 
-A `DiskTask` counts and reads the rows of a part and turns rows into a batch inside jit. `OnDisk`
-implements `Data` for it. `DiskFeed` reads the rows of many steps ahead while earlier steps run.
-The rows of a step depend on the seed and the step only.
+A row has the integers of one example. A `DiskTask` counts and reads the rows of a part (training,
+validation or test) and turns rows into a batch inside jit. `OnDisk` implements `Data` for it.
+`DiskFeed` reads the rows of many steps ahead while earlier steps run. The rows of a step depend on
+the seed and the step only.
 """
 
 import functools
@@ -44,7 +45,7 @@ class DiskTask(Task):
             shift_B: a large number that is new in each epoch; a task may shift its rows by it.
 
         Returns:
-            (B, R) integers.
+            (B, R) integers, R per row.
         """
 
     @abstractmethod
@@ -56,7 +57,10 @@ class DiskTask(Task):
 
 
 class Members(Protocol):
-    """The part of a population that a feed needs: one key by member, seeds varying fastest."""
+    """The part of a population that a feed needs.
+
+    `data_keys` returns one key for each member (a seed at a learning rate), seeds varying fastest.
+    """
 
     @property
     def seeds(self) -> tuple[int, ...]: ...
@@ -76,7 +80,7 @@ class OnDisk:
     validation_size: int
 
     def heldout(self) -> HeldOut:
-        """Returns evenly spaced rows of the test and validation parts."""
+        """Returns the examples of evenly spaced rows, without fingerprints to avoid in training."""
         test = self._spaced_examples(TEST, self.test_size)
         return HeldOut(
             test, self._spaced_examples(VALIDATION, self.validation_size), jnp.zeros(1, "uint32")
@@ -94,18 +98,19 @@ class OnDisk:
         return self.task.batch(rows_BxR, _example_keys(member_key, step, self.batch_size))
 
     def unseen(self, member_key: jax.Array, batch: Batch) -> None:
-        """Returns None, because the parts of a file are disjoint."""
+        """Returns None: the parts of a file are disjoint, so all held-out examples are unseen."""
 
     def read(self, order: "Order", steps: range, examples: slice = slice(None)) -> np.ndarray:
         """Returns the rows of these examples of the batches of some steps, (steps, B, R)."""
         n = self.task.count(TRAIN)
         size = min(self.train_size or n, n)
-        visits_SxB = (
+        visits = (  # (steps, B)
             np.arange(self.batch_size)[None, examples] + self.batch_size * np.array(steps)[:, None]
         )
-        index, shift = order.visit(visits_SxB.ravel(), size)
+        index, shift = order.visit(visits.ravel(), size)
+        # A smaller training set consists of evenly spaced rows of the part.
         rows = self.task.rows(TRAIN, index * n // size, shift)
-        return rows.reshape(*visits_SxB.shape, *rows.shape[1:])
+        return rows.reshape(*visits.shape, *rows.shape[1:])
 
     def _spaced_examples(self, part: int, max_rows: int) -> Batch:
         """Returns the examples of evenly spaced rows of a part."""
@@ -152,7 +157,8 @@ class DiskFeed:
 
     def read(self, step: int) -> jax.Array:
         """Returns the rows of the block of steps that contains `step`, on the devices."""
-        began, block = time.perf_counter(), step // self.steps_per_read
+        began = time.perf_counter()
+        block = step // self.steps_per_read
         if self.current is None or self.current[0] != block:
             future = self.pending.pop(block, None)
             self.pending.clear()
@@ -170,10 +176,15 @@ class DiskFeed:
             self.pending[block] = _reader_thread().submit(self._load, first, self.steps_per_read)
 
     def batch(self, rows: jax.Array, step: Any) -> Batch:
-        """Returns the batch of all members at a step. Called inside jit."""
+        """Returns the batch of all members at a step. Called inside jit.
+
+        Args:
+            rows: rows of a block of steps, (steps, seeds, B, R).
+            step: the number of the step.
+        """
         seeds, n = self.shape[0], self.shape[1]
-        keys_SxB = jax.vmap(lambda key: _example_keys(key, step, n))(self.keys[:seeds])
-        batch = jax.vmap(self.data.task.batch)(rows[step % len(rows)], keys_SxB)
+        seed_keys = jax.vmap(lambda key: _example_keys(key, step, n))(self.keys[:seeds])
+        batch = jax.vmap(self.data.task.batch)(rows[step % len(rows)], seed_keys)
         if len(self.keys) == seeds:
             return batch
         return jax.tree.map(lambda x: x[self.seed_of_member], batch)
@@ -191,7 +202,13 @@ class DiskFeed:
     def _read_rows(
         self, shape: tuple[int, ...], first: int, index: tuple[slice, ...]
     ) -> np.ndarray:
-        """Returns the part `index` of the rows of this shape, whose first step is `first`."""
+        """Returns a slice of the rows of a block of steps.
+
+        Args:
+            shape: the shape of all rows of the block, (steps, seeds, B, R).
+            first: the first step of the block.
+            index: the slice of each axis.
+        """
         steps = range(first, first + shape[0])[index[0]]
         rows = [self.data.read(order, steps, index[2]) for order in self.orders[index[1]]]
         return np.stack(rows, 1)
@@ -213,6 +230,7 @@ class Order:
         epoch_B, index_B = np.divmod(visits_B, size)
         shift_B = np.empty_like(index_B)
         for epoch in np.unique(epoch_B):
+            # Four round keys of the permutation, and the shift of the epoch.
             words = np.random.SeedSequence([*self.key_words, int(epoch)]).generate_state(5)
             in_epoch = epoch_B == epoch
             index_B[in_epoch] = _permuted(index_B[in_epoch], size, words[:4])
@@ -220,15 +238,15 @@ class Order:
         return index_B, shift_B
 
 
-def _permuted(x_B: np.ndarray, size: int, words: np.ndarray) -> np.ndarray:
-    """Permutes 0..size-1 without a table: `hashes.shuffled` on the host, in 64 bits."""
+def _permuted(x_B: np.ndarray, size: int, round_keys: np.ndarray) -> np.ndarray:
+    """Permutes 0..size-1 without a table, like `hashes.shuffled`, but on the host in 64 bits."""
     half_bits = max(((size - 1).bit_length() + 1) // 2, 1)
     mask, out = np.uint64(2**half_bits - 1), x_B.astype(np.uint64)
     outside = np.ones(len(out), bool)
     while outside.any():
         left, right = out[outside] >> np.uint64(half_bits), out[outside] & mask
-        for word in words:
-            left, right = right, left ^ (_scramble(right + np.uint64(word)) & mask)
+        for round_key in round_keys:
+            left, right = right, left ^ (_scramble(right + np.uint64(round_key)) & mask)
         out[outside] = (left << np.uint64(half_bits)) | right
         outside[outside] = out[outside] >= size
     return out.astype(np.int64)

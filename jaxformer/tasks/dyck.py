@@ -3,11 +3,11 @@
     ( ( ) ) ?  -> ")" if balanced, else "("        tokens: 0 pad, 1 "(", 2 ")", 3 "?"
 
 Strings have up to 2K parentheses, K = `pairs`. The paper's "length 40" means K = 20 if it counts
-parentheses, and K = 40 if it counts as the authors' examples do. A third of the strings are coin
-flips of uniform length. The others begin balanced, with t ~ U{1..K} pairs, and half of these are
-not changed. All other strings get swaps, flips, both or neither, with equal probability. Labels are
-computed at the end. A comparison of the counts of "(" and ")" labels 93 % of the strings correctly.
-So `accuracy_hard` scores unbalanced strings with equal counts.
+parentheses, and K = 40 if it counts pairs, as the authors' examples do. A third of the strings are
+coin flips of uniform length. The others begin balanced, with t ~ U{1..K} pairs, and half of these
+are not changed. The other half and the coin flips get swaps, flips, both or neither, with equal
+probability. Labels are computed at the end. A comparison of the counts of "(" and ")" labels 93 %
+of the strings correctly. So `accuracy_hard` scores unbalanced strings with equal counts.
 """
 
 import math
@@ -68,8 +68,8 @@ class Dyck(OneAnswer):
         has_swaps, has_flips = mode % 2 == 1, mode >= 2
 
         swaps = jnp.where(has_swaps, _geometric(u_swaps), 0)
-        doubled = jnp.where(u_doubled < 2 / 3, 2, 1)
-        flips = jnp.where(has_flips, _geometric(u_flips) * doubled, 0)
+        flip_factor = jnp.where(u_doubled < 2 / 3, 2, 1)
+        flips = jnp.where(has_flips, _geometric(u_flips) * flip_factor, 0)
         first, second = (jnp.floor(p * n).astype(jnp.int32) for p in positions[:2])
         s = jax.lax.fori_loop(
             0, MAX_SWAPS, lambda i, s: _swap(s, first[i], second[i], i < swaps), s
@@ -87,9 +87,10 @@ class Dyck(OneAnswer):
         return Batch(tokens, jnp.where(is_query, answer, 0).astype(jnp.int32), is_query * 1.0)
 
     def is_common(self, example: Batch) -> jax.Array:
-        """Returns True for lengths n with few strings of the example's kind.
+        """Returns True if few strings have the length n and the kind of the example.
 
-        There are 2^n strings, C(n, n/2) with equal counts, and C(n, n/2)/(n/2 + 1) balanced ones.
+        There are 2^n strings of length n. C(n, n/2) of them have equal counts of "(" and ")", and
+        C(n, n/2)/(n/2 + 1) are balanced.
         """
         tokens = example.inputs
         n = (tokens == ASK).argmax()
@@ -110,7 +111,11 @@ class Dyck(OneAnswer):
         return scores | {"accuracy_hard": Scores(accuracy.value, accuracy.weight * hard)}
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        """Returns accuracies of the majority answer, of equal counts, and of counts and ends."""
+        """Returns accuracies of the majority answer and of two predictors of balance.
+
+        "equal_counts" predicts balance if "(" and ")" are equally frequent. "equal_counts_and_ends"
+        also needs "(" at the start and ")" at the end.
+        """
         inputs, targets, weights = map(np.asarray, batch)
         balanced = (targets * (weights > 0)).sum(-1) == CLOSE
         n = (inputs == ASK).argmax(-1)
@@ -152,29 +157,30 @@ def is_balanced(tokens: jax.Array) -> jax.Array:
 def _draw_balanced(key: jax.Array, pairs: jax.Array, max_pairs: int) -> jax.Array:
     """Returns a random balanced string as booleans, True for "(".
 
-    A coin decides whether t pairs become "(" + (t - 1 pairs) + ")", or u pairs followed by t - u
-    pairs. The recursion uses a stack of pair counts t, with -1 for a pending ")"; `top` is its
-    height. It takes at most 4t - 1 visits with two random numbers each.
+    A coin decides whether t pairs become "(" + (t - 1 pairs) + ")", or `left` pairs followed by
+    t - `left` pairs. The recursion uses a stack of pair counts t, with -1 for a pending ")"; `top`
+    is its height. It takes at most 4t - 1 visits with two random numbers each.
     """
     u = jax.random.uniform(key, (4 * max_pairs, 2), jnp.float32)
 
     def visit(i, carry):
-        stack, top, text, written = carry
+        stack, top, text, n_written = carry
         t = jnp.where(top > 0, stack[jnp.maximum(top - 1, 0)], 0)
         idle = top == 0
         wrap = (t == 1) | (u[i, 0] < 0.5)
         left = 1 + jnp.floor(u[i, 1] * jnp.maximum(t - 1, 1)).astype(jnp.int32)
         left = jnp.minimum(left, jnp.maximum(t - 1, 1))
         base = jnp.maximum(top - 1, 0)
-        # Wrapping pushes ")" below the inside; splitting pushes the right part below the left.
+        # Wrapping pushes ")" below the enclosed pairs. Splitting pushes the right part below the
+        # left one.
         below, above = jnp.where(wrap, -1, t - left), jnp.where(wrap, t - 1, left)
         grown = stack.at[base].set(below).at[base + 1].set(above)
         stack = jnp.where(idle | (t < 1), stack, grown)
         writes = ~idle & ((t == -1) | ((t >= 1) & wrap))
-        text = jnp.where(writes, text.at[written].set(t >= 1), text)
+        text = jnp.where(writes, text.at[n_written].set(t >= 1), text)
         grown_top = jnp.where(wrap & (t == 1), top, top + 1)
         top = jnp.where(idle, 0, jnp.where(t < 1, top - 1, grown_top))
-        return stack, top, text, written + writes
+        return stack, top, text, n_written + writes
 
     stack = jnp.zeros(2 * max_pairs + 2, jnp.int32).at[0].set(pairs)
     start = (stack, jnp.int32(1), jnp.zeros(2 * max_pairs, bool), jnp.int32(0))

@@ -18,16 +18,17 @@ def fingerprints(inputs: jax.Array) -> jax.Array:
 
 
 def unit(fingerprint: jax.Array) -> jax.Array:
-    """Returns a number in [0, 1) that is independent of the fingerprint's own bits."""
-    share = _scramble(fingerprint + jnp.uint32(0x9E3779B9)).astype(jnp.float32) / 2.0**32
-    return jnp.minimum(share, 1 - 2.0**-24)  # the largest words round up to 1
+    """Hashes a fingerprint once more, to a number that is uniform in [0, 1)."""
+    u = _scramble(fingerprint + jnp.uint32(0x9E3779B9)).astype(jnp.float32) / 2.0**32
+    return jnp.minimum(u, 1 - 2.0**-24)  # float32 rounds the largest hashes up to 1
 
 
 def shuffled(key: jax.Array, position: jax.Array, size: int) -> jax.Array:
     """Returns the index at a position of an endless shuffled stream over 0..size-1.
 
-    Every epoch visits each index once, in a new order, without a table: a four-round Feistel
-    network permutes the next power of four, and values beyond the set pass through it again.
+    Every epoch visits each index once, in a new order, without a table. A four-round Feistel
+    network permutes 0..4^b - 1, the smallest such range that contains all indices. A value that is
+    not below `size` passes through the network again.
 
     Args:
         key: a random key; other keys have other orders.

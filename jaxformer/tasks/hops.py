@@ -4,8 +4,9 @@
     targets   blank, then for each position i the letter s_j, where j starts at i and hops k times:
               j <- 1 + max{j' < j: s_j' = s_j}; "~" if there is no such j
 
-Every position is scored, including the blank and "~". So the plain accuracy has a high floor, and
-`accuracy_existing` scores only answers that exist, also by the number of hops.
+Every position is scored, including the blank and "~", so trivial predictors have a high accuracy.
+`accuracy_existing` scores only answers that exist. Both accuracies are also reported by the number
+of hops.
 """
 
 from dataclasses import dataclass
@@ -87,8 +88,8 @@ class Hops(Task):
 
     def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
         scores = token_metrics(logits_BxKxV, batch)
-        exists = (batch.targets < self.letters) * batch.weights
-        existing = token_metrics(logits_BxKxV, batch._replace(weights=exists))["accuracy"]
+        weights = (batch.targets < self.letters) * batch.weights  # 0 for the blank and "~"
+        existing = token_metrics(logits_BxKxV, batch._replace(weights=weights))["accuracy"]
         return scores | {"accuracy_existing": existing}
 
     def groups(self, batch: Batch) -> dict[str, jax.Array]:

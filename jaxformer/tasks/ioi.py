@@ -34,7 +34,7 @@ class SyntheticIOI(OneAnswer):
             raise UserError(f"alpha must be in [0, 1], got {self.alpha}.")
         if self.n_symbols < 3:
             raise UserError(f"ybar, yD and q need n_symbols of at least 3, got {self.n_symbols}.")
-        check_range("n_symbols", self.n_symbols, 3, 10**6)  # the upper bounds
+        check_range("n_symbols", self.n_symbols, 3, 10**6)  # checks the upper bound
         check_range("context", self.context, 0, 100_000)
         if self.context < 7:
             raise UserError(
@@ -62,18 +62,18 @@ class SyntheticIOI(OneAnswer):
         N, T, q = self.n_symbols, self.context, self.n_symbols - 1
         # One draw for everything, because compiling the generator is slow.
         draws = jax.random.uniform(key, (2 * T,), jnp.float32)  # float32 even under x64
-        u, places, others = draws[:4], draws[4:T], draws[T:]
+        u, slot_draws, others = draws[:4], draws[4:T], draws[T:]
         others_T = jnp.floor(others * q).astype(jnp.int32)
-        # ybar is one of the N - 1 tokens other than q; yD is one of the N - 2 others.
+        # ybar is one of the N - 1 tokens other than q; yD is one of the N - 2 remaining ones.
         ybar = jnp.floor(u[0] * (N - 1)).astype(jnp.int32)
-        doubled = jnp.floor(u[1] * (N - 2)).astype(jnp.int32)
-        doubled = doubled + (doubled >= ybar)
+        yD = jnp.floor(u[1] * (N - 2)).astype(jnp.int32)
+        yD = yD + (yD >= ybar)
         # Choose 3 of T - 4 slots, sort, add 0, 1, 2: uniform over triples at least two apart.
-        starts_3 = jnp.sort(jax.lax.top_k(places, 3)[1]) + jnp.arange(3)
+        starts_3 = jnp.sort(jax.lax.top_k(slot_draws, 3)[1]) + jnp.arange(3)
         i_ybar = jnp.floor(u[3] * 3).astype(jnp.int32)
-        successors_3 = jnp.where(jnp.arange(3) == i_ybar, ybar, doubled).astype(jnp.int32)
+        successors_3 = jnp.where(jnp.arange(3) == i_ybar, ybar, yD).astype(jnp.int32)
         inputs_T = others_T.at[starts_3].set(q).at[starts_3 + 1].set(successors_3).at[-1].set(q)
-        signal = ybar if self.reading == "rarer" else doubled
+        signal = ybar if self.reading == "rarer" else yD
         answer = jnp.where(u[2] < self.alpha, N, signal).astype(jnp.int32)
         targets_T = jnp.append(inputs_T[1:], answer)
         return Batch(inputs_T, targets_T, (jnp.arange(T) == T - 1) * 1.0)

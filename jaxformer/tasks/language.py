@@ -33,7 +33,7 @@ class PreparedText(DiskTask):
     tokens: str = ""  # a prepared folder: its path or name; "" is the packaged chain
     window: int = 64  # tokens of an example
     documents: bool = False  # examples are beginnings of documents instead of packed windows
-    fingerprint: str = ""  # of the expected tokens; "" accepts any
+    fingerprint: str = ""  # the expected fingerprint of the text; "" accepts any
 
     def __post_init__(self):
         check_range("task.window", self.window, 2, 10**6)
@@ -144,8 +144,8 @@ class NextToken(PreparedText):
         """Returns token scores, and bits per byte of text to compare tokenizers."""
         scores = token_metrics(logits_BxKxV, batch)
         loss, weight = scores["loss"]
-        table = jnp.asarray(self.prepared.bytes_of_token, batch.weights.dtype)
-        bytes_B = (table[batch.targets] * batch.weights).sum(-1)
+        bytes_V = jnp.asarray(self.prepared.bytes_of_token, batch.weights.dtype)
+        bytes_B = (bytes_V[batch.targets] * batch.weights).sum(-1)
         bits_B = loss * weight / jnp.log(2.0).astype(loss.dtype)
         return scores | {"bits_per_byte": Scores(bits_B / jnp.maximum(bytes_B, 1e-9), bytes_B)}
 
@@ -159,16 +159,16 @@ class NextToken(PreparedText):
         # The token before each input; -1 before the first input.
         previous = np.concatenate([np.full((len(inputs), 1), -1), inputs[:, :-1]], 1)
         fitted = fit_ngrams(self.prepared)
-        targets_N = targets[scored]
-        p = fitted.probabilities(previous[scored], inputs[scored], targets_N)
+        targets_N = targets[scored]  # N scored tokens
+        p_of_order = fitted.probabilities(previous[scored], inputs[scored], targets_N)
         n_bytes = self.prepared.bytes_of_token[targets_N].sum()
         return {
             "best_constant": most_frequent(targets_N, np.ones_like(targets_N)),
             "bigram_accuracy": float((fitted.best_after()[inputs[scored]] == targets_N).mean()),
-            **{f"{name}_loss": float(-np.log(p_N).mean()) for name, p_N in p.items()},
+            **{f"{name}_loss": float(-np.log(p_N).mean()) for name, p_N in p_of_order.items()},
             **{
                 f"{name}_bits_per_byte": float(-np.log2(p_N).sum() / n_bytes)
-                for name, p_N in p.items()
+                for name, p_N in p_of_order.items()
             },
         }
 
@@ -200,14 +200,16 @@ class MaskedTokens(PreparedText):
         tokens_BxT, is_text_BxT = self.split(rows_BxR)
         draws = jax.vmap(lambda key: jax.random.uniform(key, (3, self.window), jnp.float32))(keys_B)
         draws_3xBxT = jnp.moveaxis(draws, 1, 0)
-        mask = self.prepared.vocab_size
-        shown_BxT, masked_BxT = mask_tokens(tokens_BxT, draws_3xBxT, mask, self.rate, self.masking)
+        mask_id = self.prepared.vocab_size
+        shown_BxT, masked_BxT = mask_tokens(
+            tokens_BxT, draws_3xBxT, mask_id, self.rate, self.masking
+        )
         scored_BxT = masked_BxT & is_text_BxT
         return Batch(jnp.where(scored_BxT, shown_BxT, tokens_BxT), tokens_BxT, scored_BxT * 1.0)
 
     def baselines(self, batch: Batch) -> dict[str, float]:
         """Returns scores of the best constant and of the unigram predictor."""
-        targets_N = np.asarray(batch.targets)[np.asarray(batch.weights) > 0]
+        targets_N = np.asarray(batch.targets)[np.asarray(batch.weights) > 0]  # N scored tokens
         return {
             "best_constant": most_frequent(targets_N, np.ones_like(targets_N)),
             "unigram_loss": float(-np.log(fit_ngrams(self.prepared).unigram_V[targets_N]).mean()),

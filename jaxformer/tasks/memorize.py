@@ -3,8 +3,8 @@
     (k_1, K + k_2) -> value ~ U{0..K-1}, one fixed draw for each of the K^2 pairs
 
 There is no test set: the training accuracy is reported. A table entry has log2(K) bits, so a model
-that recalls a fraction `acc` of the entries stores K^2 acc log2(K) bits. By its cross-entropy CE
-it stores K^2 max(0, log2(K) - CE/ln 2) bits, which gives no credit to lucky guesses.
+that recalls a fraction `acc` of the entries stores K^2 acc log2(K) bits. This number counts lucky
+guesses too. Its cross-entropy CE in nats gives K^2 max(0, log2(K) - CE/ln 2) bits, without them.
 """
 
 import math

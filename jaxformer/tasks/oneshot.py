@@ -36,9 +36,9 @@ class OneShot(OneAnswer):
     classes keep their order and the labels 0 and 1, as in the out-of-distribution sets.
     """
 
-    images: Images
+    images: Images  # pixels_CxKxSxS: C classes of K images with S x S pixels
     patch: int = 8  # side of a patch in pixels
-    label_seed: int = 0  # of the embeddings of labels
+    label_seed: int = 0  # seed of the embeddings of labels
     shuffled: bool = True
 
     def __post_init__(self):
@@ -94,15 +94,16 @@ class OneShot(OneAnswer):
         images_3 = jnp.append(image_2, (image_2[query] + 1 + query_shift) % per_class)
         classes_3 = jnp.append(classes_2, classes_2[query])
         pixels_3xSxS = jnp.asarray(self.images.pixels_CxKxSxS)[classes_3, images_3]
-        shown_labels_3 = jnp.append(labels_2, SHOWN_IMAGES)
-        inputs_Txn = self.tokens(pixels_3xSxS, shown_labels_3)
+        # The query has the label 2, which stands for "?".
+        token_labels_3 = jnp.append(labels_2, SHOWN_IMAGES)
+        inputs_Txn = self.tokens(pixels_3xSxS, token_labels_3)
         return Batch(inputs_Txn, labels_2[query][None].astype(jnp.int32), jnp.ones(1))
 
     def tokens(self, pixels_3xSxS: jax.Array, labels_3: jax.Array) -> jax.Array:
         """Returns the (T, n) tokens of three images and their labels (2 is "?")."""
         grey_3xSxS = (pixels_3xSxS / 255.0 - self.images.mean) / self.images.std
-        patches_3xSxn = _patches(grey_3xSxS, self.patch)
-        centred = patches_3xSxn - patches_3xSxn.mean(-1, keepdims=True)
+        patches_3xPxn = _patches(grey_3xSxS, self.patch)
+        centred = patches_3xPxn - patches_3xPxn.mean(-1, keepdims=True)
         normal = centred / jnp.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
         rng = np.random.default_rng(self.label_seed)
         embedding_3xn = jnp.asarray(
@@ -142,7 +143,8 @@ class OneShot(OneAnswer):
         embedding_3xn = rng.standard_normal((SHOWN_IMAGES + 1, self.dimension))
         tokens = np.asarray(batch.inputs) - positions(self.length, self.dimension)[None]
         images = tokens.reshape(len(tokens), SHOWN_IMAGES + 1, -1, self.dimension)
-        means = images.mean(2)  # means of normalised patches vanish, so that the embedding remains
+        # The normalised patches of an image nearly average out, so the embedding remains.
+        means = images.mean(2)
         distance = ((means[:, :, None] - embedding_3xn[None, None]) ** 2).sum(-1)
         first_B = (distance[:, 0, 1] < distance[:, 0, 0]) * 1  # the label of the first image
         labels_Bx2 = np.stack([first_B, 1 - first_B], 1)
@@ -161,7 +163,7 @@ class Episodes:
     validation: OneShot
     test: OneShot
     ood: dict[str, OneShot]  # {name of an out-of-distribution set: its task}
-    key: jax.Array
+    key: jax.Array  # of the held-out episodes
     batch_size: int
     validation_size: int
     test_size: int
@@ -199,7 +201,7 @@ def episodes(task: OneShot, key: jax.Array, start: int, count: int) -> Batch:
 
 
 def positions(length: int, dimension: int) -> np.ndarray:
-    """Returns sinusoids of t / 10000^(2 i / n), standardised over all entries together."""
+    """Returns sines and cosines of t / 10000^(2 i / n), standardised over all entries together."""
     rates = 10_000.0 ** (-np.arange(0, dimension, 2) / dimension)
     angles = np.arange(length)[:, None] * rates[None]
     table = np.stack([np.sin(angles), np.cos(angles)], -1).reshape(length, -1)[:, :dimension]
@@ -213,7 +215,7 @@ def _draw_below(key: jax.Array, sizes: tuple[int, ...]) -> list[jax.Array]:
 
 
 def _patches(grey_IxSxS: jax.Array, patch: int) -> jax.Array:
-    """Returns the patches of grey images, (images, patches, channels patch^2), channels equal."""
+    """Returns patches of grey images, (images, patches, channels patch^2), with equal channels."""
     images, size, _ = grey_IxSxS.shape
     per_side = size // patch
     tiles = grey_IxSxS.reshape(images, per_side, patch, per_side, patch).swapaxes(2, 3)

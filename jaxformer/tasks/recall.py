@@ -4,8 +4,8 @@
     ybar with probability 1 - alpha, the noise token tau with probability alpha
 
 pi_u and pi_b are the unigram and bigram statistics of a text, or uniform. The noise token is an
-extra symbol, or a symbol of the text such as "!" (authors' code). An extra symbol is followed by a
-draw from pi_u, which the paper leaves open. Each trigger has its own ybar.
+extra symbol, or a symbol of the text such as "!" (authors' code). The paper does not define what
+follows an extra symbol: here it is a draw from pi_u. Each trigger has its own ybar.
 
     scored "repeats" (code)    the token after each trigger, from its second occurrence on
     scored "last" (paper)      z_T is set to q, and only its successor is scored
@@ -117,8 +117,8 @@ class Recall(Task):
 
     def probabilities(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns pi_u (V,) and pi_b (V, V). Only a trigger leads to an extra noise symbol."""
-        text, N = self._statistics, self.n_symbols
-        unigram, bigram = text.unigram_N, text.bigram_NxN
+        counted, N = self._statistics, self.n_symbols
+        unigram, bigram = counted.unigram_N, counted.bigram_NxN
         if self.statistics == "uniform":
             unigram, bigram = np.full(N, 1 / N), np.full((N, N), 1 / N)
         if not self.noise:
@@ -132,7 +132,7 @@ class Recall(Task):
         keep, alias = jnp.asarray(keep_np), jnp.asarray(alias_np)
 
         def draw(row, uniform):
-            """Draws a symbol with one look-up in the alias tables."""
+            """Draws a symbol of a row of the alias tables (Walker's method) with one look-up."""
             scaled = uniform * V
             cell = jnp.minimum(scaled.astype(jnp.int32), V - 1)
             return jnp.where(scaled - cell < keep[row, cell], cell, alias[row, cell])
@@ -140,7 +140,7 @@ class Recall(Task):
         key_q, key = jax.random.split(key)
         n_draws = 2 * T + 2 + self.n_triggers
         u = jax.random.uniform(key, (n_draws,), jnp.float32)  # float32 even under x64
-        coin_T, step_T, ybar_u = u[: T + 1], u[T + 1 : 2 * T + 2], u[2 * T + 2 :]
+        coins, symbol_u, ybar_u = u[: T + 1], u[T + 1 : 2 * T + 2], u[2 * T + 2 :]
         if self.drawn_triggers:  # Gumbel top-k draws without replacement
             gumbel_N = jax.random.gumbel(key_q, (self.n_symbols,), jnp.float32)
             log_p = jnp.log(jnp.asarray(self.probabilities()[0][: self.n_symbols], jnp.float32))
@@ -160,12 +160,12 @@ class Recall(Task):
             return z, z
 
         # Row V of the tables is pi_u.
-        first = draw(jnp.int32(V), step_T[0]).astype(jnp.int32)
-        _, rest = jax.lax.scan(step, first, (coin_T[1:T], step_T[1:T]))
+        first = draw(jnp.int32(V), symbol_u[0]).astype(jnp.int32)
+        _, rest = jax.lax.scan(step, first, (coins[1:T], symbol_u[1:T]))
         inputs_T = jnp.append(first, rest)
         if self.scored == "last":
             inputs_T = inputs_T.at[-1].set(triggers_Q[0])
-        last_target = next_symbol(inputs_T[-1], coin_T[T], step_T[T])
+        last_target = next_symbol(inputs_T[-1], coins[T], symbol_u[T])
         targets_T = jnp.append(inputs_T[1:], last_target)
         if self.scored == "last":
             weights_T = (jnp.arange(T) == T - 1) * 1.0
@@ -176,7 +176,7 @@ class Recall(Task):
         return Batch(inputs_T, targets_T, weights_T)
 
     def _draw_ybar(self, uniform_Q, triggers_Q):
-        """Returns ybar of each trigger, uniform over all symbols or over all but the triggers."""
+        """Returns ybar of Q triggers, uniform over all symbols or over all but the triggers."""
         n_choices = self.n_symbols - (self.n_triggers if self.exclude_triggers else 0)
         ybar_Q = jnp.floor(uniform_Q * n_choices).astype(jnp.int32)
         if self.exclude_triggers:  # take the ybar-th symbol that is no trigger

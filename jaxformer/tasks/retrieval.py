@@ -63,6 +63,7 @@ class Retrieval(OneAnswer):
 
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         M, half = self.max_pairs, self.vocab // 2
+        # The number of key symbols, and the distance from a key to its query symbol.
         symbols, shift = (M, M) if self.format == "authors" else (half, 0)
         # One draw for everything, because compiling the generator is slow.
         draws = jax.random.uniform(key, (symbols + M + 2,), jnp.float32)  # float32 even under x64
@@ -97,7 +98,8 @@ class Retrieval(OneAnswer):
         values_BxM = np.asarray(self._context_values(batch.inputs))
         answers_B = (np.asarray(batch.targets) * np.asarray(batch.weights > 0)).sum(-1)
         hits_B = (values_BxM == answers_B[:, None]).sum(-1)
-        n_values = self.vocab // 2 - 1  # equally frequent, so that no constant is better than 1
+        # Values are equally frequent, so the constant answer 1 is among the best.
+        n_values = self.vocab // 2 - 1
         return {
             "in_context_guess": float((hits_B / (values_BxM > 0).sum(-1)).mean()),
             "best_constant": float((answers_B == 1).mean()),

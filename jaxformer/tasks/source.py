@@ -4,7 +4,8 @@ All batches are functions of a key and a step. Training and held-out examples ar
 of two methods:
 
 redraw  Held-out sets are drawn first. A training stream redraws each example whose inputs equal a
-        held-out one. Rare kinds, such as short strings, then occur in the test set only.
+        held-out one. A kind with few examples, such as short strings, may then occur in the
+        held-out sets only.
 hash    A hash of the inputs assigns an example to a set, so that all sets have the distribution of
         the task. Kinds with too few examples to split (`Task.is_common`) occur in every set.
 
@@ -63,9 +64,10 @@ class Source:
         return heldout
 
     def _checked_heldout(self) -> tuple[HeldOut, dict[str, jax.Array]]:
-        """Returns the held-out sets, and for a split by hash whether each has its own examples.
+        """Returns the held-out sets, and for a split by hash whether each is filled.
 
-        If a part of the split has no examples, the last redraw is an example of another part.
+        A set is filled if all its examples belong to its part or are common. If a part of the
+        split has no examples, the last redraw is an example of another part.
         """
         heldout = self._heldout()
         if not self.shares or self.task.size:
@@ -75,13 +77,13 @@ class Source:
             low, high = self._hash_bounds(part)
             batch = getattr(heldout, name)
             u = unit(fingerprints(batch.inputs))
-            inside = (u >= low) & (u < high) | jax.vmap(self.task.is_common)(batch)
-            is_filled[name] = inside.all()
+            belongs = (u >= low) & (u < high) | jax.vmap(self.task.is_common)(batch)
+            is_filled[name] = belongs.all()
         return heldout, is_filled
 
     def _heldout(self) -> HeldOut:
         if self.task.size:
-            n = self._n_reserved
+            n = self._n_reserved  # 0: both sets contain all entries
             entries = self._entries(jnp.arange(n or self.task.size))
             test, validation = entries, entries
             if n:
@@ -94,16 +96,16 @@ class Source:
             validation = self._of_part(VALIDATION, validation_key, jnp.arange(self.validation_size))
             return HeldOut(test, validation, jnp.zeros(1, jnp.uint32))
         test = examples(self.task.part(TEST), test_key, jnp.arange(self.test_size))
-        of_test = jnp.sort(fingerprints(test.inputs))
+        test_fingerprints = jnp.sort(fingerprints(test.inputs))
         task = self.task.part(VALIDATION)
         validation = jax.vmap(
-            lambda position: _draw_avoiding(task, validation_key, position, of_test)
+            lambda position: _draw_avoiding(task, validation_key, position, test_fingerprints)
         )(jnp.arange(self.validation_size))
-        of_heldout = jnp.concatenate([of_test, fingerprints(validation.inputs)])
-        return HeldOut(test, validation, jnp.sort(of_heldout))
+        heldout_fingerprints = jnp.concatenate([test_fingerprints, fingerprints(validation.inputs)])
+        return HeldOut(test, validation, jnp.sort(heldout_fingerprints))
 
     def batch_at(self, member_key: jax.Array, step: jax.Array, avoid: jax.Array) -> Batch:
-        """Returns the training batch of a step. Examples that equal one in `avoid` are redrawn."""
+        """Returns the training batch of a step; redraws examples with a fingerprint in `avoid`."""
         positions_B = batch_positions(step, self.batch_size)
         key, order_key = (jax.random.fold_in(member_key, i) for i in (TRAIN, SHUFFLE))
         if self.task.size:
@@ -150,8 +152,8 @@ class Source:
         else:
             key, positions = jax.random.fold_in(member_key, TRAIN), jnp.arange(self.train_size)
             train = self._training_examples(key, positions, self._heldout().fingerprints)
-        of_train = jnp.sort(fingerprints(train.inputs))
-        return ~jax.vmap(lambda x: _contains(of_train, x))(fingerprints(batch.inputs))
+        train_fingerprints = jnp.sort(fingerprints(train.inputs))
+        return ~jax.vmap(lambda x: _contains(train_fingerprints, x))(fingerprints(batch.inputs))
 
     def _training_examples(self, key: jax.Array, positions_B: jax.Array, avoid: jax.Array) -> Batch:
         """Returns the training examples at these positions, none of them in `avoid`."""

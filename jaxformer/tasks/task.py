@@ -1,8 +1,8 @@
 """The base class of tasks: frozen values that draw examples and score predictions.
 
 A task makes one example from a key and an index. All its methods are pure functions. So a batch is
-made inside the compiled step, a run resumes from one integer, and all variants see the same data.
-Tokens are int32 whether x64 is on or not.
+made inside the compiled step, a run resumes from the number of a step, and all variants see the
+same data. Tokens are int32 whether x64 is on or not.
 """
 
 import math
@@ -49,8 +49,8 @@ class Declared(NamedTuple):
     baselines: tuple[str, ...]
 
 
-TOKEN_SCORES = ("loss", "accuracy", "exact_match")  # of `token_metrics`
-# Kinds of examples with fewer different ones occur in every set (see `Task.is_common`).
+TOKEN_SCORES = ("loss", "accuracy", "exact_match")  # the scores of `token_metrics`
+# A kind with fewer different examples occurs in every set (see `Task.is_common`).
 MIN_EXAMPLES_OF_A_KIND = 1000
 
 
@@ -131,7 +131,7 @@ class Task(ABC):
     def part(self, stream: int) -> "Task":
         """Returns the task restricted to the TRAIN, VALIDATION or TEST part of its data.
 
-        Most tasks draw all three alike. A text reserves a part of itself for each.
+        Most tasks draw all three alike. A text task reserves a section of its file for each.
         """
         return self
 

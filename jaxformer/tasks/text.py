@@ -162,7 +162,7 @@ def training_counts(text: str) -> Characters:
     """Returns the chain, or the symbol and pair counts of a file's training part.
 
     Counts are smoothed: each symbol counts once more, and each row of pairs gets a further count of
-    1 in total, spread in proportion to the symbols.
+    1 in total, spread in proportion to the counts of symbols.
     """
     source = characters(text)
     if source.text is None:
@@ -191,6 +191,8 @@ def posterior(source: Characters, symbols_BxT: np.ndarray, hidden_BxT: np.ndarra
     """
     p_VxV, V = transitions(source), len(source.symbols)
     visible_BxTxV = np.where(hidden_BxT[..., None], 1.0, np.eye(V)[symbols_BxT])
+    # At t, forward is p(symbol | visible symbols before t), and backward is proportional to
+    # p(visible symbols after t | symbol).
     forward, backward = np.empty_like(visible_BxTxV), np.ones_like(visible_BxTxV)
     forward[:, 0] = source.counts_V / source.counts_V.sum()
     for t in range(1, visible_BxTxV.shape[1]):

@@ -43,7 +43,7 @@ def fit(
     Args:
         train: (texts, classes of shape (B,)) of the training documents.
         validation: (texts, classes) of the validation documents.
-        n_classes: C.
+        n_classes: the number of classes, C.
     """
     counts = Counter(word for text in train[0] for word in {*_words(text)})
     frequent = sorted(word for word, n in counts.items() if n >= MIN_DOCUMENTS)
@@ -63,9 +63,10 @@ def _fit_weights(x: sparse.csr_array, classes: np.ndarray, penalty: float, start
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
         weights = flat.reshape(start.shape)
-        loss, slope_BxC = _loss_and_gradient(x @ weights, classes)
+        loss, gradient_BxC = _loss_and_gradient(x @ weights, classes)
+        # The biases in the last row have no penalty.
         penalised = np.vstack([weights[:-1], np.zeros_like(weights[-1:])])
-        gradient = transposed @ slope_BxC + penalty * penalised
+        gradient = transposed @ gradient_BxC + penalty * penalised
         return loss + penalty / 2 * (penalised**2).sum(), gradient.ravel()
 
     options = {"maxiter": MAX_ITERATIONS, "gtol": GRADIENT_TOLERANCE}
@@ -79,9 +80,9 @@ def _loss_and_gradient(scores_BxC: np.ndarray, classes_B: np.ndarray) -> tuple[f
     """Returns the mean cross entropy in nats and its gradient with respect to the scores."""
     logp_BxC = special.log_softmax(scores_BxC, 1)
     rows = np.arange(len(classes_B))
-    slope_BxC = np.exp(logp_BxC)
-    slope_BxC[rows, classes_B] -= 1
-    return -logp_BxC[rows, classes_B].mean(), slope_BxC / len(classes_B)
+    gradient_BxC = np.exp(logp_BxC)
+    gradient_BxC[rows, classes_B] -= 1
+    return -logp_BxC[rows, classes_B].mean(), gradient_BxC / len(classes_B)
 
 
 def _presence(texts: Sequence[str], columns: dict[str, int]) -> sparse.csr_array:
