@@ -1,7 +1,8 @@
 """Second moments of an activation phi at two correlated Gaussians: E phi(u)^2 and E phi(u) phi(v).
 
 u ~ N(0, q) and v ~ N(0, q') have correlation c >= 0. ReLU has a closed form, the arc-cosine kernel.
-Other activations are expanded in Hermite polynomials, a_k(q) = E phi(sqrt(q) z) h_k(z):
+Other activations are expanded in the orthonormal Hermite polynomials h_k of z ~ N(0, 1), with the
+coefficients a_k(q) = E phi(sqrt(q) z) h_k(z):
 
     E phi(u) phi(v) = sum_k a_k(q) a_k(q') c^k
 
@@ -132,6 +133,7 @@ def _correlations(q_K, p_KxK):
 
 
 def _moments_by_series(activation, q_K, c_KxK, is_slope):
+    # The columns are the Hermite coefficients a_k and, last, E phi^2.
     table_KxM = np.stack([_interpolated(activation, x, is_slope) for x in np.sqrt(q_K).tolist()])
     a_KxM, square_K = table_KxM[:, :-1], table_KxM[:, -1]
     large = np.flatnonzero(np.abs(a_KxM).max(0) > 1e-9 * np.sqrt(square_K.max()))
@@ -161,6 +163,7 @@ def _interpolated(activation: str, deviation: float, is_slope: bool) -> np.ndarr
 
 @lru_cache(maxsize=4096)
 def _coefficients(activation: str, deviation: float, is_slope: bool) -> np.ndarray:
+    """Returns a_0 .. a_{M-1} and E phi^2 at sqrt(q) = `deviation`, of phi' instead for slopes."""
     phi, x = PHI[activation], deviation * _COARSE_Z
     # A central difference of a smooth activation has an error of 1e-9.
     values = (phi(x + 1e-5) - phi(x - 1e-5)) / 2e-5 if is_slope else phi(x)

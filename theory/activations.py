@@ -40,7 +40,7 @@ def relu_cosine(c: jax.Array) -> jax.Array:
 
 @relu_cosine.defjvp
 def _(primals, tangents):
-    # The derivative is finite at c = 1; the derivatives of the two terms of f are not.
+    # The derivative is finite at c = 1; the derivatives of the two terms of `arc_cosine` are not.
     (c,), (dc,) = primals, tangents
     inside = jnp.abs(c) < 1
     angle = jnp.where(inside, jnp.arccos(jnp.where(inside, c, 0.0)), jnp.where(c > 0, 0.0, jnp.pi))

@@ -1,4 +1,4 @@
-"""Alarms: warnings for runs that end worse than a predictor of frequencies, kept in the record."""
+"""Alarms: warnings in the record of a run that ends worse than a predictor of frequencies."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -76,7 +76,7 @@ def _note(line_counts: Mapping[str, int], is_chosen: bool) -> str:
 
 
 def _series(rows: Rows, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Returns steps and (steps, members) values; null, of diverged members, becomes a gap."""
+    """Returns steps and (steps, members) values; the null of a diverged member becomes a gap."""
     rows = [row for row in rows if name in row]
     values = [row[name]["accuracy"] if name == "validation" else row[name] for row in rows]
     return np.array([row["step"] for row in rows]), np.array(values, float)

@@ -17,7 +17,7 @@ from jaxformer.runtime.processes import from_process_0
 from jaxformer.training.callbacks import EVERY_DISPATCH, Callback, Dispatch
 
 MAX_DISPATCH_STEPS = 100
-MAX_DISPATCH_SECONDS = 1.0  # rows are written, and signals obeyed, between dispatches
+MAX_DISPATCH_SECONDS = 1.0  # rows are written and signals handled between dispatches
 
 
 class Feed(Protocol):
@@ -75,7 +75,8 @@ def fit(
 ) -> Any:
     """Trains until `state.step` is `steps`, or until a callback ends the run.
 
-    Many steps are traced into one program, a dispatch. The processes of a job agree on its length.
+    A dispatch is one call of a compiled program that runs many steps. Process 0 chooses their
+    number for all processes of a job.
 
     Args:
       state: the state to start from; `state.step` counts the steps.
@@ -101,11 +102,11 @@ def fit(
         n = from_process_0(
             _dispatch_length(done, events, align, step_seconds, feed.steps_left(done))
         )
-        started, waited = time.perf_counter(), feed.waited
+        started, waited_before = time.perf_counter(), feed.waited
         rows = feed.read(done)
         is_first = not step_seconds
         if is_first and not getattr(jax.config, "jax_disable_jit", False):
-            # The trace is cached: the call does not trace again.
+            # JAX caches the trace, so the call of run_steps does not trace again.
             program = run_steps.trace(state, n, rows).jaxpr.jaxpr
             for callback in callbacks:
                 callback.on_program(program)
@@ -114,7 +115,7 @@ def fit(
         metrics = {name: np.asarray(values)[:n] for name, values in buffer.items()}
         seconds = time.perf_counter() - started
         step_seconds = seconds / n
-        dispatch = Dispatch(done, n, metrics, seconds, feed.waited - waited)
+        dispatch = Dispatch(done, n, metrics, seconds, feed.waited - waited_before)
         for callback in callbacks:
             callback.on_dispatch(dispatch)
         done += n
@@ -170,7 +171,7 @@ def _dispatch_length(
       events: later steps at which a dispatch must end.
       align: the interval at whose multiples dispatches end if they can.
       step_seconds: the time of a step; 0 if it is not known yet.
-      max_steps: steps for which batches are at hand.
+      max_steps: steps for which the feed has batches.
     """
     n = min(MAX_DISPATCH_STEPS, max_steps, min(events) - done)
     if step_seconds:

@@ -68,7 +68,8 @@ def means_of_members(
     values = {name: np.asarray(score.value) for name, score in scores.items()}
     weights = {name: np.asarray(score.weight) for name, score in scores.items()}
     if mask_MxB is None:
-        mask_MxB = np.ones_like(next(iter(weights.values())))
+        first_weight_MxB = next(iter(weights.values()))
+        mask_MxB = np.ones_like(first_weight_MxB)
     mask_MxB = np.asarray(mask_MxB)
 
     def means_of_member(i: int) -> dict[str, Mean]:

@@ -1,4 +1,4 @@
-"""Probes: numbers of the forward pass that a run logs at every step.
+"""Probes: numbers from the activations of the forward pass, which a run logs at every step.
 
 A probe is a pattern over activation addresses and a function of the matching activations. It is
 compiled into the training step, and its numbers are metrics of that step.
@@ -17,17 +17,17 @@ from jaxformer.core.errors import UserError, check_choice
 def full_attention_entropy(weights: list[jax.Array]) -> jax.Array:
     """Returns the mean Shannon entropy of an attention row, divided by ln T.
 
-    The divisor is that of rows in which all T tokens are visible. For causal masks use
+    ln T is the largest entropy of a row in which all T tokens are visible. For causal masks use
     `observables.causal_attention_entropy`.
 
     Args:
       weights: attention weights (B, H, T, T) of each layer.
     """
-    rows = [
+    entropies = [
         jax.scipy.special.entr(w_BxHxTxT).sum(-1).mean() / jnp.log(w_BxHxTxT.shape[-1])
         for w_BxHxTxT in weights
     ]
-    return jnp.stack(rows).mean()
+    return jnp.stack(entropies).mean()
 
 
 # name -> (pattern of addresses, function of the activations)
@@ -50,15 +50,16 @@ def attach(model: Any, probes: Sequence[str]) -> Any:
         return None
 
     def apply_with_probes(params, tokens, positions):
-        logits, state = model.apply(
+        logits, variables = model.apply(
             {"params": params}, tokens, positions, mutable=["intermediates"]
         )
-        if not state.get("intermediates"):
+        if not variables.get("intermediates"):
             raise UserError(f"{type(model).__name__} has no activations that a probe could read.")
         numbers = {}
         for name in probes:
             pattern, function = PROBES[name]
-            numbers[name] = function([*paths.select(state["intermediates"], pattern).values()])
+            activations = paths.select(variables["intermediates"], pattern)
+            numbers[name] = function([*activations.values()])
         return logits, numbers
 
     return apply_with_probes

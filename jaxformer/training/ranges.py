@@ -6,7 +6,7 @@
                 MAX_GRADIENT_RATIO it vanishes or explodes
 
 These are conventions: a trained network may leave them for good reasons. The module does not import
-jax, which the advisor (`theory.advise`) avoids.
+jax, because the advisor (`theory.advise`) starts without it.
 """
 
 import math

@@ -24,10 +24,11 @@ class Result:
     seeds: Sequence[int]
     metrics: Mapping[str, Mean]  # over the seeds of the chosen members
     # An entry for each member: seed, learning_rate, metrics, diverged_at. Members of a population
-    # also have chosen, reached_at, validation_accuracy, chosen_by and the score of that name.
+    # also have chosen, reached_at, validation_accuracy, chosen_by and the validation score that
+    # chosen_by names.
     members: Sequence[Mapping[str, Any]]
     baselines: Mapping[str, float]  # scores of trivial predictors on the same set
-    parameters: Mapping[str, int]  # by label
+    parameters: Mapping[str, int]  # {label of the partition: number of parameters}
     environment: Mapping[str, Any]
     seconds: Mapping[str, float]  # compile, run and cpu, over all sessions
     steps: int | None = None  # training steps done

@@ -4,7 +4,8 @@
     trained.exit_code()          0 if the run is finished
     trained.result()             its scores
 
-A run in a folder with a checkpoint resumes from it and ends with the same bits.
+A run in a folder with a checkpoint resumes from it. Its result is bitwise equal to that of a run
+without interruption.
 """
 
 from collections.abc import Callable, Sequence
@@ -94,7 +95,7 @@ def train_phases(
                 "config.devices set the sizes of the mesh."
             )
     with ExitStack() as stack:
-        folder = workdir.path and workdir / "ckpt"
+        folder = workdir / "ckpt" if workdir.path else None
         checkpoints = stack.enter_context(Checkpoints(folder)) if folder else None
         interrupt = stack.enter_context(Interrupt())
         state, stopwatch = setup.create(), Stopwatch()

@@ -27,7 +27,7 @@ class Run:
     Members are ordered by learning rate, then by seed.
     """
 
-    name: str  # of the task or the config
+    name: str  # the name of the task or the config
     workdir: Workdir = field(repr=False)
     step: int
     finished: Result | None  # None if the run was stopped

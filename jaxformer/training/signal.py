@@ -50,8 +50,8 @@ class Signal(NamedTuple):
 def by_layer(model: Model, params: Any, inputs: jax.Array) -> Signal:
     """Returns the means of the signal over sequences.
 
-    The function can be jitted and vmapped. It computes one sequence after the other, so that the
-    activations of a single one are in memory.
+    The function can be jitted and vmapped. It computes one sequence after the other, so only the
+    activations of one sequence are in memory.
 
     Args:
       model: a model with `block_i/states` and `block_i/attn/weights`.
@@ -65,11 +65,14 @@ def by_layer(model: Model, params: Any, inputs: jax.Array) -> Signal:
         tokens_T, key = args
         return _sequence_signal(model, params, tokens_T[None], key)
 
-    sums = jax.lax.map(one_sequence, (inputs, keys))
-    cosine, entropy, variance, square = (x.mean(0) for x in sums)
+    by_sequence = jax.lax.map(one_sequence, (inputs, keys))
+    cosine, entropy, variance, squared_gradient = (x.mean(0) for x in by_sequence)
     T = inputs.shape[1]
     return Signal(
-        cosine, jnp.exp(entropy), jnp.sqrt(variance / jnp.log(T)), jnp.sqrt(square / square[-1])
+        cosine,
+        jnp.exp(entropy),
+        jnp.sqrt(variance / jnp.log(T)),
+        jnp.sqrt(squared_gradient / squared_gradient[-1]),
     )
 
 
@@ -102,17 +105,18 @@ def _sequence_signal(model: Model, params: Any, inputs_1xT: jax.Array, key: jax.
 
     def network(offsets):
         edits = {name: partial(jnp.add, x) for name, x in zip(stream, offsets, strict=True)}
-        _, kept = capture.run(model, params, inputs_1xT, names=[*stream, *rows], edits=edits)
-        return kept[stream[-1]], kept
+        names = [*stream, *rows]
+        _, activations = capture.run(model, params, inputs_1xT, names=names, edits=edits)
+        return activations[stream[-1]], activations
 
     # The gradient at a state equals the gradient at an offset of 0 that is added to the state.
     offsets = [jnp.zeros(shapes[name].shape, shapes[name].dtype) for name in stream]
-    out, backward, kept = jax.vjp(network, offsets, has_aux=True)
+    out, backward, activations = jax.vjp(network, offsets, has_aux=True)
     (gradients,) = backward(jax.random.normal(key, out.shape, out.dtype))
     dtype = jnp.result_type(float)
-    weights = [kept[name].astype(dtype) for name in rows]
+    weights = [activations[name].astype(dtype) for name in rows]
     return (
-        jnp.stack([token_cosine(kept[name].astype(dtype)).mean() for name in stream]),
+        jnp.stack([token_cosine(activations[name].astype(dtype)).mean() for name in stream]),
         jnp.stack([jax.scipy.special.entr(a_1xHxTxT).sum(-1).mean() for a_1xHxTxT in weights]),
         jnp.stack([_score_variance(a_1xHxTxT) for a_1xHxTxT in weights]),
         jnp.stack([jnp.square(g.astype(dtype)).mean() for g in gradients]),
@@ -120,8 +124,9 @@ def _sequence_signal(model: Model, params: Any, inputs_1xT: jax.Array, key: jax.
 
 
 def _score_variance(a_BxHxTxT: jax.Array) -> jax.Array:
-    """Returns the variance of scores within a row, averaged over rows with two visible tokens.
+    """Returns the variance of scores within a row, averaged over rows.
 
+    Rows with a single visible token are left out.
     The logarithm of a weight is its score up to a constant of the row.
     """
     visible = a_BxHxTxT > 0
@@ -154,7 +159,7 @@ class SignalRows(Every):
 
     def __init__(self, interval: int):
         super().__init__(interval, self.write_row, at_start=True)
-        self.outside: set[str] = set()  # ranges that some member has left
+        self.outside: set[str] = set()  # ranges that some member had left at the last row
 
     def on_start(self, session: Any) -> None:
         self.session, setup = session, session.setup
@@ -178,7 +183,7 @@ class SignalRows(Every):
             print(f"warning: step {step}: {line}", file=sys.stderr)
 
     def new_warnings(self, row: Mapping[str, Sequence[Sequence[float]]]) -> list[str]:
-        """Returns a line for each range that some member has left since the last call."""
+        """Returns a line for each range that a member has left, if none had at the last call."""
         lines: dict[str, list[str]] = {}
         members, length = self.session.setup.population.members, self.inputs.shape[1]
         for i, (seed, rate) in enumerate(members):

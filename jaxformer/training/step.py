@@ -1,7 +1,7 @@
 """One training step of a population: members differ in seed and learning rate, not in program.
 
-Only the trainable half of the parameters is differentiated. A frozen weight has no gradient, no
-optimizer state and no decay, and does not count in the clipped norm. XLA computes none of these.
+Only the trainable parameters are differentiated. A frozen weight has no gradient, no optimizer
+state and no decay, and does not count in the gradient norm of clipping. XLA computes none of these.
 """
 
 from collections.abc import Callable
@@ -148,7 +148,7 @@ def make_step(
         updates = jax.tree.map(lambda u: state.learning_rate.astype(u.dtype) * u, updates)
         trainable = optax.apply_updates(state.trainable, updates)
 
-        # A diverging member keeps its last good state and never stops the others.
+        # A member that diverges keeps its last finite parameters and never stops the others.
         is_good = jnp.isfinite(loss) & jnp.isfinite(norm) & (state.diverged_at < 0)
         trainable, opt_state = jax.tree.map(
             lambda new, old: jnp.where(is_good, new, old),

@@ -38,7 +38,7 @@ class UserOptimizer:
     identity: str  # a run resumes only with an optimizer of the same identity
     is_named: bool  # whether the identity contains a name that the user gave
 
-    multiplier = 1.0
+    multiplier = 1.0  # factor of the learning rate for this label, as in `optim.AdamW`
 
     def transform(self) -> optax.GradientTransformation:
         """Returns a transformation whose updates point up the gradient."""
@@ -56,9 +56,9 @@ def as_transformation(optimizer: Any) -> Any:
         return optimizer.gradient_transformation()
     if isinstance(optimizer, optim.AdamW | optim.SGD | optax.GradientTransformation):
         return optimizer
-    what = one_line(repr(optimizer), 60)
+    description = one_line(repr(optimizer), 60)
     hint = f" Call {optimizer.__name__}(..)." if hasattr(optimizer, "__name__") else ""
-    raise UserError(f"optimizer must be one such as {EXAMPLES}; got {what}.{hint}")
+    raise UserError(f"optimizer must be one such as {EXAMPLES}; got {description}.{hint}")
 
 
 def user_optimizers(
@@ -81,13 +81,15 @@ def user_optimizers(
         raise UserError("optimizer_name names an optax transformation, but optimizer is not one.")
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise UserError(f"optimizer_name must be a text such as 'adamw-1e-2', got {name!r}.")
+    if not optax_labels:
+        return resolved
     partitions = tuple(partitions)
     trained = {label for partition in partitions for _, label in partition.rules} - {FROZEN}
     for label in optax_labels:
         if label not in trained:
             hint = did_you_mean(label, trained)
             raise UserError(f"no rule has the label {label!r} of an optimizer.{hint}")
-    for partition in partitions if optax_labels else ():
+    for partition in partitions:
         tiny = _tiny_parameters(partition, shapes())
         labels = {label for _, label in partition.rules} - {FROZEN}
         for label in sorted(labels & {*optax_labels}):
@@ -165,7 +167,7 @@ def probe(transformation: optax.GradientTransformation, parameters: Any) -> bool
 
 
 def _descends(responses_SxP: np.ndarray, names: list[str]) -> bool:
-    """Returns whether the responses of all steps and parameters are negative; raises if mixed."""
+    """Returns whether the responses at S steps of P parameters are negative; raises if mixed."""
     if not np.isfinite(responses_SxP).all():
         raise UserError(
             "the optimizer gives nan or infinity for a constant gradient: lower its learning rate."
@@ -201,7 +203,7 @@ def _tiny_parameters(partition: Partition, shapes: Any) -> Any:
 
 
 def _structure(state: Any) -> str:
-    """Returns twelve digits that change with the paths and types of an optimizer's state."""
+    """Returns twelve hexadecimal digits that hash the paths and types of an optimizer's state."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(state)
     lines = [f"{jax.tree_util.keystr(path)} {leaf.dtype} {leaf.ndim}" for path, leaf in leaves]
     return sha256("\n".join(lines).encode())[:12]
@@ -219,12 +221,13 @@ def check_learning_rate(specs: Mapping[str, Any], given: Mapping[str, Any]) -> b
     }
     if not any(complete.values()):
         return False
-    own = next(label for label, has_rate in complete.items() if has_rate)
-    without = [label for label, has_rate in complete.items() if not has_rate]
-    if without:
+    label_with_rate = next(label for label, has_rate in complete.items() if has_rate)
+    labels_without_rate = [label for label, has_rate in complete.items() if not has_rate]
+    if labels_without_rate:
         raise UserError(
-            f"the optimizer of the label {own!r} has its own learning rate, that of {without[0]!r} "
-            "has none. Give all labels a complete optimizer such as optax.adamw(1e-2), or none."
+            f"the optimizer of the label {label_with_rate!r} has its own learning rate, that of "
+            f"{labels_without_rate[0]!r} has none. Give all labels a complete "
+            "optimizer such as optax.adamw(1e-2), or none."
         )
     set_twice = [name for name, value in given.items() if value is not None]
     if set_twice:

@@ -49,14 +49,14 @@ def _judge(question: Question) -> dict[str, Any]:
     net, length, epsilon = question.architecture, question.length, question.epsilon
     path = trace(net, *question.inputs)
     layers, gradient = layers_of(path), gradients(net, path)
-    keys, limit = np.exp(layers.entropy), least_keys(length)
+    keys, min_keys = np.exp(layers.entropy), least_keys(length)
     collapsed = np.flatnonzero(layers.cosine[1:] > 1 - epsilon) + 1
     ratio = gradient.ratio
     has_signal = layers.norm[0] > 0 and net.sigma_v2 + net.sigma_2_squared > 0
     faults = {
         "no signal": not has_signal,
         "rank collapse": bool(layers.cosine[-1] > 1 - epsilon),
-        "entropy collapse": bool(keys.min() < limit),
+        "entropy collapse": bool(keys.min() < min_keys),
         "vanishing gradients": ratio < 1 / MAX_GRADIENT_RATIO,
         "exploding gradients": ratio > MAX_GRADIENT_RATIO,
     }
@@ -93,7 +93,7 @@ def _judge(question: Question) -> dict[str, Any]:
         "cosine": layers.cosine.tolist(),
         "norm": layers.norm.tolist(),
         "keys": keys.tolist(),
-        "least_keys": limit,
+        "least_keys": min_keys,
         "entropy_fraction": (layers.entropy / math.log(length)).tolist(),
         "gradient": gradient.size.tolist(),
         "gradient_ratio": ratio,
@@ -150,10 +150,14 @@ def next_steps(advice: list[str]) -> list[str]:
 
 
 def critical_alpha(question: Question) -> float:
-    """Returns the smallest alpha_SA without rank collapse; inf if there is none in [0, 1024]."""
+    """Returns the smallest residual weight alpha_SA of attention without rank collapse.
+
+    It is inf if there is none in [0, 1024].
+    """
     net = question.architecture
 
     def excess(alpha: float) -> float:
+        """Returns the last cosine minus the cosine at which tokens count as collapsed."""
         layers = forward(net.replace(alpha_sa=alpha), *question.inputs)
         return layers.cosine[-1] - (1 - question.epsilon)
 
@@ -165,9 +169,9 @@ def critical_alpha(question: Question) -> float:
 
 
 def critical_beta(question: Question) -> float:
-    """Returns the largest beta with enough keys in every layer.
+    """Returns the largest score scale beta at which a query sees enough keys in every layer.
 
-    It is 0 if no beta has enough keys, and inf if every tested beta has.
+    It is 0 if no beta gives enough keys, and inf if every tested beta does.
     """
     limit = math.log(least_keys(question.length))
 
@@ -195,6 +199,7 @@ def edge_of(excess: Callable[[float], float], bad: float, good: float) -> float:
       bad: a point with excess > 0.
       good: a point with excess <= 0.
     """
+    # The root is between a and b. c is the last point that was dropped. t places the next point.
     a, b, f_a, f_b, t = bad, good, excess(bad), excess(good), 0.5
     for _ in range(60):
         x = a + t * (b - a)

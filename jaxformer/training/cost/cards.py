@@ -22,7 +22,7 @@ class Card:
     network_bandwidth: float = 0.0  # to devices of other hosts
     devices_per_host: int = 0  # 0: all devices of a target are linked directly
     source: str = ""
-    compiler: dict[str, str] = field(default_factory=dict)  # names that the compiler needs
+    compiler: dict[str, str] = field(default_factory=dict)  # settings that the compiler needs
 
     def rate(self, dtype: str) -> float:
         """Returns the FLOPs per second of matrix products of a dtype."""
@@ -30,6 +30,7 @@ class Card:
 
 
 GIB = 2**30
+# The chips of two GPU generations, as fields of XLA's `GpuTargetConfigProto`.
 HOPPER = """gpu_device_info {{ threads_per_block_limit: 1024 threads_per_warp: 32
   shared_memory_per_block: 49152 shared_memory_per_core: 233472 threads_per_core_limit: 2048
   core_count: 132 fpus_per_core: 128 block_dim_limit_x: 2147483647 block_dim_limit_y: 65535
@@ -56,6 +57,7 @@ def _gpu(generation: str, memory: int, bandwidth: int, description: str) -> dict
 
 TPU_DOCS = "https://cloud.google.com/tpu/docs"
 NVIDIA_DOCS = "https://www.nvidia.com/en-us/data-center"
+# The memory of a device in bytes.
 H100_MEMORY, H200_MEMORY, A100_MEMORY = 84_929_347_584, 150_110_011_392, 84_974_239_744
 CARDS = {
     card.name: card

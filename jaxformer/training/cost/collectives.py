@@ -24,7 +24,7 @@ class Collective(NamedTuple):
     axes: tuple[str, ...]
     count: int
     array_bytes: int  # of the whole arrays: after a gather, before a scatter
-    sent_bytes: int  # that a device sends, in a ring
+    sent_bytes: int  # bytes that each device sends if the devices form a ring
     crosses_hosts: bool = False
 
 
@@ -76,6 +76,7 @@ def _kind(instruction: Instruction, computation: str) -> str | None:
     kind = instruction.opcode.removesuffix("-start")
     if kind not in KINDS:
         return None
+    # A fused reduce-scatter contains an all-reduce.
     is_scatter = kind == "all-reduce" and computation.startswith("all-reduce-scatter")
     return "reduce-scatter" if is_scatter else kind
 
@@ -111,8 +112,8 @@ def _first_group(instruction: Instruction, n_devices: int) -> list[int]:
     if text.startswith("mesh["):
         return _mesh_group(text)
     # "[groups, size]<=[reshaped]T(order)": a reshaped and transposed range.
-    ((shape, order),) = re.findall(r"^\[([\d,]+)\](<=\[[\d,]+\](?:T\([\d,]+\))?)", text)
-    return _device_range(order).reshape(_integers(shape))[0].tolist()
+    ((shape, device_range),) = re.findall(r"^\[([\d,]+)\](<=\[[\d,]+\](?:T\([\d,]+\))?)", text)
+    return _device_range(device_range).reshape(_integers(shape))[0].tolist()
 
 
 def _mesh_group(text: str) -> list[int]:

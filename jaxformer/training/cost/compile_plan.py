@@ -27,8 +27,8 @@ from jaxformer.training.cost.targets import Target, devices_of
 from jaxformer.training.setup import Setup
 
 LARGEST_BUFFERS = 5
-# For NVIDIA GPUs matrix products are calls of a library. XLA would choose among its own kernels by
-# timing them on the GPU, which may be absent.
+# With these options, matrix products on NVIDIA GPUs call a library. Otherwise XLA would choose
+# among its own kernels by timing them on the GPU, which may be absent.
 COMPILER_OPTIONS = {"cuda": {"xla_gpu_enable_triton_gemm": False, "xla_gpu_autotune_level": 0}}
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -141,6 +141,7 @@ def compiled_plan(
     compile_seconds = time.perf_counter() - began
     program = hlo.parse(str(compiled.as_text()))
     memory: Any = compiled.memory_analysis()
+    # Results that reuse the memory of an argument count once.
     results = memory.output_size_in_bytes - memory.alias_size_in_bytes
     in_and_out = memory.argument_size_in_bytes + results
     peak = max(memory.peak_memory_in_bytes, in_and_out + memory.temp_size_in_bytes)

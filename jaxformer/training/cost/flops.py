@@ -17,10 +17,10 @@ def matmul_flops(function: Any, *arguments: Any) -> float:
 
 
 def program_flops(program: jex.Jaxpr) -> float:
-    """Returns the FLOPs of all matrix products of a jaxpr, 2 x rows x columns x inner each.
+    """Returns the FLOPs of all matrix products of a jaxpr, 2 x rows x columns x inner size each.
 
-    The body of a scan counts as often as it runs, and a loop of unknown length once. Products that
-    the backward pass recomputes (remat) count too. Of the branches of a `cond` only the most
+    The body of a scan counts as often as it runs. A loop of unknown length counts once. Products
+    that the backward pass recomputes (remat) count too. Of the branches of a `cond` only the most
     expensive branch counts.
     """
     return sum(flops_by_dtype(program).values())
@@ -40,12 +40,12 @@ def _equation_flops(equation: Any) -> dict[str, float]:
         inner = math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
         flops = 2.0 * inner * math.prod(equation.outvars[0].aval.shape)
         return {equation.invars[0].aval.dtype.name: flops}
-    inside = [flops_by_dtype(program) for program in inner_programs(equation)]
+    inner_flops = [flops_by_dtype(program) for program in inner_programs(equation)]
     if equation.primitive.name == "cond":
-        return max(inside, key=lambda flops: sum(flops.values()), default={})
+        return max(inner_flops, key=lambda flops: sum(flops.values()), default={})
     repeats = equation.params["length"] if equation.primitive.name == "scan" else 1
     totals: Counter[str] = Counter()
-    for flops in inside:
+    for flops in inner_flops:
         totals.update({dtype: repeats * count for dtype, count in flops.items()})
     return dict(totals)
 

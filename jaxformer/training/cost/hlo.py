@@ -120,6 +120,7 @@ def parse(text: str) -> Program:
 
 
 def _parse_instruction(line: str) -> Instruction | None:
+    """Parses "name = type opcode(arguments), attributes"; returns None for other lines."""
     name, _, rest = line.removeprefix("ROOT ").partition(" = ")
     end = _end_of_type(rest)
     match = re.match(r"\s*([\w\-]+)\(", rest[end:])
@@ -193,27 +194,33 @@ def _moved_bytes(
     if opcode != "fusion":
         return written + sum(map(_memory_bytes, operands))
     called = program.called(instruction)
-    inside = program.computations.get(called[0], {}) if called else {}
+    fused = program.computations.get(called[0], {}) if called else {}
     read = sum(
-        min(_memory_bytes(operand), _parameter_bytes(inside, i))
+        min(_memory_bytes(operand), _parameter_bytes(fused, i))
         for i, operand in enumerate(operands)
     )
     updates = [
-        inside[update.operands[1]].bytes
-        for update in inside.values()
-        if update.opcode == "dynamic-update-slice" and update.operands[1] in inside
+        fused[update.operands[1]].bytes
+        for update in fused.values()
+        if update.opcode == "dynamic-update-slice" and update.operands[1] in fused
     ]
     # A fusion that updates slices of a large array writes the slices only.
     return read + (min(written, sum(updates)) if updates else written)
 
 
-def _parameter_bytes(inside: dict[str, Instruction], number: int) -> float:
-    """Returns the bytes that a fusion reads of its parameter with this number."""
-    parameters = [x for x in inside.values() if x.opcode == "parameter"]
+def _parameter_bytes(fused: dict[str, Instruction], number: int) -> float:
+    """Returns the bytes that a fusion reads of one of its parameters.
+
+    Args:
+        fused: the instructions of the fusion by name.
+        number: the number of the parameter.
+    """
+    parameters = [x for x in fused.values() if x.opcode == "parameter"]
     names = {x.name for x in parameters if x.attributes.startswith(f"{number})")}
-    uses = [x for x in inside.values() if names.intersection(x.operands)]
+    uses = [x for x in fused.values() if names.intersection(x.operands)]
     slices = [x for x in uses if x.opcode in ("dynamic-slice", "gather", "slice")]
     updates = [x for x in uses if x.opcode == "dynamic-update-slice" and x.operands[0] in names]
+    # A slice reads a part of the parameter. An update writes to it without reading it.
     if uses and len(slices) + len(updates) == len(uses):
         return sum(x.bytes for x in slices)
     return math.inf  # the whole parameter
@@ -222,6 +229,6 @@ def _parameter_bytes(inside: dict[str, Instruction], number: int) -> float:
 def _memory_bytes(instruction: Instruction) -> int:
     """Returns the bytes of an instruction's results in device memory, without on-chip memory."""
     shapes = instruction.shapes
-    if instruction.opcode == "custom-call":  # without the workspace of a library call
+    if instruction.opcode == "custom-call":  # leaves out s8, the workspace of a library
         shapes = shapes[:1] + tuple(shape for shape in shapes[1:] if shape.dtype != "s8")
     return sum(shape.bytes for shape in shapes if not shape.is_on_chip)

@@ -93,7 +93,8 @@ def _example_shapes(data: Source) -> Batch:
 
 
 def state_bytes(setup: Setup) -> int:
-    """Returns the bytes of the training state on one device: parameters, moments and counts."""
+    """Returns the bytes of the state on one device: parameters, moments and step counters."""
+    # With `parts` members, each device has one. The result counts all members of a device.
     parts = setup.mesh.shape["members"]
     shapes = setup.state_shapes(parts)
     shardings = sharding.state_sharding(shapes, setup.tx, setup.mesh)
@@ -117,6 +118,7 @@ def step_bytes(setup: Setup) -> int:
 
 
 def _stored_bytes(setup: Setup) -> int:
+    """Returns the bytes of the gradient and of the activations that the backward pass reads."""
     trainable, frozen = setup.partition.split(setup.shapes())
     batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), batch_shapes(setup))
 
@@ -180,6 +182,7 @@ def program_bytes(program: Any) -> float:
     memory = program.memory_analysis()
     if memory is None:
         return 0.0
+    # Results that reuse the memory of an argument count once.
     results = memory.output_size_in_bytes - memory.alias_size_in_bytes
     return memory.argument_size_in_bytes + results + memory.temp_size_in_bytes
 

@@ -27,7 +27,7 @@ class Plan:
     flops: float = 0.0
     traffic: float = 0.0  # bytes that a device reads and writes
     exchanges: tuple[Collective, ...] = ()
-    seconds: dict[str, float] | None = None  # {"compute", "memory", "links"}
+    seconds: dict[str, float] | None = None  # {"compute", "memory", "links"}: see roofline
     largest: tuple[tuple[int, str], ...] = ()  # (bytes, array)
     to_try: tuple[Option, ...] = ()  # settings that lower the peak
     compile_seconds: float = 0.0
@@ -67,16 +67,12 @@ class Plan:
             Collective(**(exchange | {"axes": tuple(exchange["axes"])}))
             for exchange in fields["exchanges"]
         )
-        return cls(
-            **(
-                fields
-                | {
-                    "exchanges": tuple(exchanges),
-                    "largest": tuple((size, name) for size, name in fields["largest"]),
-                    "to_try": tuple(Option(**option) for option in fields["to_try"]),
-                }
-            )
-        )
+        nested = {
+            "exchanges": tuple(exchanges),
+            "largest": tuple((size, name) for size, name in fields["largest"]),
+            "to_try": tuple(Option(**option) for option in fields["to_try"]),
+        }
+        return cls(**(fields | nested))
 
     def __str__(self) -> str:
         mesh = " x ".join(f"{axis}={size}" for axis, size in self.mesh.items() if size > 1)

@@ -77,12 +77,13 @@ def compiled_prediction(phases: Sequence[Phase], settings: TrainSettings) -> Pre
     setup, heldout = phases[0].setup, phases[-1].setup.data.heldout()
     state, batch = setup.state_shapes(), batch_shapes(setup)
     traced = jax.jit(setup.step(), donate_argnums=0).trace(state, batch)
-    step_flops, step = program_flops(traced.jaxpr.jaxpr), traced.lower().compile()
+    step_flops = program_flops(traced.jaxpr.jaxpr)
+    step = traced.lower().compile()
     evaluate = phases[-1].setup.evaluation()
-    scored = evaluate.lower(state.trainable, state.frozen, heldout.validation).compile()
-    # A save and a figure import the modules that a run imports at its end, which take memory.
+    evaluation = evaluate.lower(state.trainable, state.frozen, heldout.validation).compile()
+    # Saving and drawing import modules that take memory. A run imports them at its end.
     _checkpoint_seconds({"step": jnp.zeros(())}, 1)
-    memory = max(program_bytes(step), program_bytes(scored)) + heldout_bytes(setup.data)
+    memory = max(program_bytes(step), program_bytes(evaluation)) + heldout_bytes(setup.data)
     if jax.local_devices()[0].platform == "cpu":
         memory = memory * min(setup.mesh.size, jax.local_device_count()) + peak_memory()
     step_seconds = step_flops / setup.mesh.size / (ASSUMED_MATMUL_SHARE * matmul_rate())
@@ -112,7 +113,8 @@ class _Timer(Callback):
         return len(self.dispatches) > 2 and spent > MEASURE_SECONDS
 
     def step_seconds(self) -> float:
-        # The second dispatch is short too: its length was chosen by the time of compiling.
+        # The second dispatch is short too: the time of the first, which chose its length, includes
+        # compiling.
         timed = self.dispatches[2:] or self.dispatches[1:] or self.dispatches
         return sum(d.seconds for d in timed) / sum(d.steps for d in timed)
 
@@ -132,7 +134,8 @@ def measured_prediction(phases: Sequence[Phase], settings: TrainSettings) -> Pre
         callbacks=[timer],
         align=settings.log_every,
     )
-    evaluate, step_seconds = last.evaluation(), timer.step_seconds()
+    step_seconds = timer.step_seconds()
+    evaluate = last.evaluation()
     jax.block_until_ready(evaluate(state.trainable, state.frozen, heldout.validation))
     began = time.perf_counter()
     jax.block_until_ready(evaluate(state.trainable, state.frozen, heldout.validation))
@@ -141,7 +144,7 @@ def measured_prediction(phases: Sequence[Phase], settings: TrainSettings) -> Pre
     last.task.baselines(jax.device_get(heldout.test))
     checkpoint_seconds = _checkpoint_seconds(state, len(last.population.members))
     seconds = process_seconds() + (settings.steps - int(state.step)) * step_seconds
-    # Two validations and two checkpoints are part of the time of this process already.
+    # The time of this process already includes two validations and two checkpoints.
     seconds += (math.ceil(settings.steps / settings.eval_every) - 2) * validation_seconds
     seconds += (CHECKPOINTS - 2) * checkpoint_seconds
     return Prediction(timer.step_flops, float(peak_memory()), seconds, step_seconds, True)
@@ -168,6 +171,7 @@ def process_seconds() -> float:
     """Returns the age of this process; outside Linux, the time since this module's import."""
     try:
         fields = Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()
+        # The start time of the process is field 22 of proc(5), and `fields` begins with field 3.
         began = int(fields[19]) / os.sysconf("SC_CLK_TCK")
         return time.clock_gettime(time.CLOCK_BOOTTIME) - began
     except (OSError, AttributeError):

@@ -52,7 +52,8 @@ def shapes_only(task: Task, config: str | Path | Mapping[str, Any]) -> tuple[Tas
         except (OSError, ValueError) as error:
             raise UserError(f"{path} is not the config.json of a model: {error}.") from None
     spec = describe(content, file)
-    dtype = DTYPES.get(str(content.get("torch_dtype") or content.get("dtype")), jnp.float32)
+    dtype_name = str(content.get("torch_dtype") or content.get("dtype"))
+    dtype = DTYPES.get(dtype_name, jnp.float32)
     spec = replace(spec, dtype=dtype, param_dtype=dtype)
     if isinstance(task, TokenTask) and not task.vocab_size:
         task = replace(task, vocab_size=spec.vocab_size)

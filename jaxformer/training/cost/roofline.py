@@ -5,7 +5,8 @@
     links     bytes / bandwidth        exchanges between devices
 
 An accelerator takes at least the longest of the three, even if all of them overlap. A CPU takes
-about their sum, if each of its devices has a core: `measured_cpu` divides the rates evenly.
+about their sum. `measured_cpu` divides the rates of a CPU evenly among its JAX devices, so each
+device needs a core.
 """
 
 from collections.abc import Iterable, Mapping

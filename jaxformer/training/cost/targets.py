@@ -4,7 +4,7 @@
     "v5p:2x2x1" 4 TPU v5p chips        "h100:2x8"   2 hosts with 8 GPUs each
     "cpu:8"     8 devices of this machine's CPU
 
-The compilers come with packages (libtpu, the CUDA plugin of JAX), so that no accelerator is needed.
+The compilers come with packages (libtpu, the CUDA plugin of JAX), so no accelerator is needed.
 """
 
 import contextlib
@@ -97,7 +97,7 @@ def devices_of(target: Target) -> Sequence[Any]:
     """Returns the devices of a target, which may be absent from this machine.
 
     Raises:
-        UserError: the compiler of the target is not installed, or does not know the topology.
+        UserError: the compiler of the target is not installed, or refuses the topology.
     """
     if target.platform == "cpu":
         return _cpu_devices(target)

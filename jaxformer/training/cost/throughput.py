@@ -88,13 +88,14 @@ class Throughput(Callback):
         return performance
 
     def _model_flops(self) -> float:
-        plain = without_recomputation(self.setup)
-        if plain is self.setup and self.flops:
+        """Returns the FLOPs of a step's matrix products, without recomputation."""
+        setup = without_recomputation(self.setup)
+        if setup is self.setup and self.flops:
             return self.flops
         if not self.flops_without_recomputation:
-            state = plain.state_shapes()
+            state = setup.state_shapes()
             self.flops_without_recomputation = matmul_flops(
-                plain.step(), state, batch_shapes(plain)
+                setup.step(), state, batch_shapes(setup)
             )
         return self.flops_without_recomputation
 
