@@ -80,10 +80,10 @@ class DocumentClass(PreparedText):
         packaged chain, whose words are spelled backwards in one class, has no regression.
         """
         targets = np.asarray(batch.targets)[:, 0]
-        scores = bag_of_words(self)[np.asarray(batch.inputs)].sum(1)
+        log_p_BxC = bag_of_words(self)[np.asarray(batch.inputs)].sum(1)
         baselines = {
             "best_constant": most_frequent(targets, np.ones_like(targets)),
-            "bag_of_words": float((scores.argmax(-1) == targets).mean()),
+            "bag_of_words": float((log_p_BxC.argmax(-1) == targets).mean()),
         }
         if self.tokens:
             predicted = regression(self).predict(self.texts(np.asarray(batch.inputs)))

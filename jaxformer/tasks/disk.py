@@ -133,6 +133,7 @@ class DiskFeed:
             self.orders = [Order(key) for key in self.keys[:seeds]]
         self.seed_of_member = np.arange(len(self.keys)) % seeds
         row = data.task.rows(TRAIN, np.zeros(1, np.int64), np.zeros(1, np.int64))[0]
+        # The shape and the dtype of the rows of one step, (seeds, B, R).
         self.shape, self.dtype = (seeds, data.batch_size, *row.shape), row.dtype
         step_bytes = int(np.prod(self.shape)) * row.itemsize
         self.steps_per_read = int(np.clip(MAX_READ_BYTES // step_bytes, 1, MAX_READ_STEPS))
@@ -242,6 +243,7 @@ def _permuted(x_B: np.ndarray, size: int, round_keys: np.ndarray) -> np.ndarray:
     """Permutes 0..size-1 without a table, like `hashes.shuffled`, but on the host in 64 bits."""
     half_bits = max(((size - 1).bit_length() + 1) // 2, 1)
     mask, out = np.uint64(2**half_bits - 1), x_B.astype(np.uint64)
+    # The permutation is applied again to values that are not yet below `size`.
     outside = np.ones(len(out), bool)
     while outside.any():
         left, right = out[outside] >> np.uint64(half_bits), out[outside] & mask

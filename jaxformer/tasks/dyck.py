@@ -56,6 +56,7 @@ class Dyck(OneAnswer):
         grow_key, draw_key = jax.random.split(key)
         u = jax.random.uniform(draw_key, (8 + 2 * K + 4 * MAX_SWAPS,), jnp.float32)
         u_coin, u_pairs, u_stays, u_doubled, u_mode, u_length, u_swaps, u_flips = u[:8]
+        # Rows 0 and 1 have the positions of swaps, rows 2 and 3 the positions of flips.
         coins, positions = u[8 : 8 + 2 * K], u[8 + 2 * K :].reshape(4, MAX_SWAPS)
 
         is_coin = u_coin < 1 / 3
@@ -144,7 +145,7 @@ class Dyck(OneAnswer):
 
 
 def _longest_common(count: Callable[[int], int]) -> int:
-    """Returns the largest length at which a kind has few strings."""
+    """Returns the largest length with too few strings of a kind, as `count` counts them."""
     return max(n for n in range(40) if count(n) < MIN_EXAMPLES_OF_A_KIND)
 
 

@@ -5,7 +5,9 @@ import jax.numpy as jnp
 
 
 def fingerprints(inputs: jax.Array) -> jax.Array:
-    """Returns a 32-bit hash of each example, (B,). A collision only causes a needless redraw.
+    """Returns a 32-bit hash of each example, (B,).
+
+    A collision causes a needless redraw, or an unseen example counts as seen.
 
     Args:
         inputs: tokens, (B, T), or vectors of floats, (B, T, D).

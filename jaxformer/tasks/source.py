@@ -51,7 +51,8 @@ class Source:
     def heldout(self) -> HeldOut:
         """Returns the test set and the validation set, which have no example in common.
 
-        For enumerated tasks without a held-out part each of the sets contains all examples.
+        There are two exceptions. Both sets of an enumerated task without a held-out part contain
+        all examples. Sets of a split by hash may share common examples (`Task.is_common`).
         """
         heldout, is_filled = jax.jit(self._checked_heldout)()
         for name, part in SPLIT_PARTS.items():

@@ -24,7 +24,7 @@ WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 class WordRegression(NamedTuple):
     """A fitted regression of C classes on the presence of W words."""
 
-    columns: dict[str, int]  # {word: its row of `weights`, and its column of the data}
+    columns: dict[str, int]  # {word: its row of `weights`, and its column of `_presence`}
     weights: np.ndarray  # (W + 1, C); the last row holds the biases b
 
     def predict(self, texts: Sequence[str]) -> np.ndarray:
@@ -86,13 +86,13 @@ def _loss_and_gradient(scores_BxC: np.ndarray, classes_B: np.ndarray) -> tuple[f
 
 
 def _presence(texts: Sequence[str], columns: dict[str, int]) -> sparse.csr_array:
-    """Returns (B, W + 1) ones where a text has a word; the last column is 1."""
-    rows = [
+    """Returns a (B, W + 1) matrix with ones where a text has a word, and in the last column."""
+    columns_of_text = [
         [*sorted({columns[word] for word in _words(text) if word in columns}), len(columns)]
         for text in texts
     ]
-    starts = np.cumsum([0, *map(len, rows)])
-    entries = np.concatenate([np.asarray(row, np.int64) for row in rows])
+    starts = np.cumsum([0, *map(len, columns_of_text)])
+    entries = np.concatenate([np.asarray(row, np.int64) for row in columns_of_text])
     shape = (len(texts), len(columns) + 1)
     return sparse.csr_array((np.ones(len(entries)), entries, starts), shape=shape)
 

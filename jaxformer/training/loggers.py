@@ -36,7 +36,7 @@ class Logger(Callback):
 
 
 class Loggers(Logger):
-    """The loggers of a run as one. A logger that raises is reported once and disabled.
+    """A logger that calls all loggers of a run. One that raises is reported once and disabled.
 
     Only on_step, on_rows, on_result and close reach the loggers.
     """

@@ -47,8 +47,8 @@ def judge(question: Question) -> dict[str, Any]:
 
 def _judge(question: Question) -> dict[str, Any]:
     net, length, epsilon = question.architecture, question.length, question.epsilon
-    path = trace(net, *question.inputs)
-    layers, gradient = layers_of(path), gradients(net, path)
+    forward_pass = trace(net, *question.inputs)
+    layers, gradient = layers_of(forward_pass), gradients(net, forward_pass)
     keys, min_keys = np.exp(layers.entropy), least_keys(length)
     collapsed = np.flatnonzero(layers.cosine[1:] > 1 - epsilon) + 1
     ratio = gradient.ratio

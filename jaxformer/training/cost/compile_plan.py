@@ -78,9 +78,9 @@ def placed_shapes(setup: Setup) -> tuple[Any, Any]:
     state_shapes = setup.state_shapes()
     state_shardings = sharding.state_sharding(state_shapes, setup.tx, setup.mesh)
     state = jax.tree.map(_with_sharding, state_shapes, state_shardings)
-    members = "members" if setup.mesh.shape["members"] > 1 else None
-    by_batch = jax.NamedSharding(setup.mesh, jax.P(members, sharding.BATCH_AXES))
-    batch = jax.tree.map(lambda shape: _with_sharding(shape, by_batch), batch_shapes(setup))
+    member_axis = "members" if setup.mesh.shape["members"] > 1 else None
+    batch_sharding = jax.NamedSharding(setup.mesh, jax.P(member_axis, sharding.BATCH_AXES))
+    batch = jax.tree.map(lambda shape: _with_sharding(shape, batch_sharding), batch_shapes(setup))
     return state, batch
 
 

@@ -36,7 +36,9 @@ def check_memory(phases: Sequence[Phase]) -> str:
     """
     setup = max((phase.setup for phase in phases), key=state_bytes)
     check_data(setup.data)
-    state, free, device = state_bytes(setup), free_memory(), jax.local_devices()[0]
+    # In bytes: `stored` is in memory all the time, `step` is added while a step runs.
+    state, free = state_bytes(setup), free_memory()
+    device = jax.local_devices()[0]
     heldout = heldout_bytes(setup.data)
     stored = STATE_COPIES.get(device.platform, DEFAULT_STATE_COPIES) * state + heldout
     is_too_big = free is not None and stored > free
@@ -134,9 +136,9 @@ def _stored_bytes(setup: Setup) -> int:
     activations = max(stored - gradient - _tree_bytes(frozen), 0)  # parameters are stored too
     batch_parts = math.prod(setup.mesh.shape[axis] for axis in sharding.BATCH_AXES)
     members = len(setup.population.members) // setup.mesh.shape["members"]
-    at_once = members if setup.member_loop == "vmap" else 1
+    members_at_once = members if setup.member_loop == "vmap" else 1
     gradient //= setup.mesh.shape["fsdp"] * setup.mesh.shape["tensor"]
-    return at_once * (gradient + activations // (batch_parts * setup.accumulate))
+    return members_at_once * (gradient + activations // (batch_parts * setup.accumulate))
 
 
 def free_memory() -> int | None:
