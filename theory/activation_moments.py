@@ -60,8 +60,8 @@ def second_moments(
       xp: array namespace, numpy or jax.numpy.
 
     Returns:
-      The square in the shape of q; the function maps correlations in [0, 1] to their broadcast
-      shape with q.
+      E phi(u)^2 in the shape of q, and the function. The function takes correlations in [0, 1] and
+      returns an array whose shape is that of q and c broadcast together.
     """
     q = xp.asarray(q, float)
     if activation == "relu":

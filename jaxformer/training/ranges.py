@@ -1,7 +1,7 @@
 """The ranges in which a layer's signal counts as healthy.
 
     cosine      between two tokens: above 1 - COLLAPSE_DISTANCE all tokens are nearly equal
-    keys        exp of the entropy of an attention row: below MIN_KEYS a query sees single tokens
+    keys        exp of the entropy of an attention row: below MIN_KEYS a query sees few tokens
     gradient    relative to the gradient after the last block: outside a factor of
                 MAX_GRADIENT_RATIO it vanishes or explodes
 

@@ -18,7 +18,7 @@ class Result:
     """The metrics of a run with its settings and its machine."""
 
     config: Mapping[str, Any]  # with all defaults
-    overrides: Mapping[str, Any]
+    overrides: Mapping[str, Any]  # {field: value} of --config.FIELD=VALUE flags
     config_hash: str
     scale: str  # the argument `scale` of the config, such as "tiny"
     seeds: Sequence[int]

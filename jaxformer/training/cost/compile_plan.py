@@ -55,7 +55,7 @@ def plan_inference(setup: Setup, devices: DeviceSettings, target: Target) -> Pla
     """Compiles the logits of a batch for a target and returns the plan.
 
     Args:
-        setup: the parts of a run; its batch size is planned.
+        setup: the parts of a run; its data define the batch size.
         devices: the sizes of the mesh axes on the target.
         target: the machine.
     """

@@ -36,7 +36,7 @@ def check_memory(phases: Sequence[Phase]) -> str:
     """
     setup = max((phase.setup for phase in phases), key=state_bytes)
     check_data(setup.data)
-    # In bytes: `stored` is in memory all the time, `step` is added while a step runs.
+    # In bytes: `stored` are the state and the held-out sets, `step` is added by a running step.
     state, free = state_bytes(setup), free_memory()
     device = jax.local_devices()[0]
     heldout = heldout_bytes(setup.data)
@@ -80,7 +80,7 @@ def check_data(data: Data) -> None:
 
 
 def heldout_bytes(data: Data) -> int:
-    """Returns the bytes of test and validation set; 0 for user data, whose size is unknown."""
+    """Returns the bytes of test and validation set; 0 for data on disk and data of users."""
     if not isinstance(data, Source):
         return 0
     return (data.test_size + data.validation_size) * _example_bytes(data)

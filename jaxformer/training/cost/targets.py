@@ -34,7 +34,7 @@ TPU_VARIABLES = {
 
 
 class Target(NamedTuple):
-    """A machine by name: an accelerator and how many of it."""
+    """A machine: the name of an accelerator, and the topology of its devices."""
 
     card: str  # a key of CARDS, or "cpu"
     sizes: tuple[int, ...]  # of the topology: (4, 4), (8,), or (hosts, devices of a host)
