@@ -29,8 +29,9 @@ def judge(question: Question) -> dict[str, Any]:
 
     Returns:
       "regime" ("trainable" or the names of what is wrong), the description of the network, the
-      boundaries alpha_c and beta_c, cosine, norm, keys, entropy and gradient by layer with their
-      ranges, "advice", and "next" if nothing is wrong. Infinite boundaries are None.
+      boundaries alpha_c (`critical_alpha`) and beta_c (`critical_beta`), cosine, norm, keys,
+      entropy and gradient by layer with their ranges, "advice", and "next" if nothing is wrong.
+      Infinite boundaries are None.
 
     Example:
       >>> args, question = theory.advise.question.parse("", ["config.json", "--length", "128"])
@@ -50,7 +51,7 @@ def _judge(question: Question) -> dict[str, Any]:
     forward_pass = trace(net, *question.inputs)
     layers, gradient = layers_of(forward_pass), gradients(net, forward_pass)
     keys, min_keys = np.exp(layers.entropy), least_keys(length)
-    collapsed = np.flatnonzero(layers.cosine[1:] > 1 - epsilon) + 1
+    collapsed_layers = np.flatnonzero(layers.cosine[1:] > 1 - epsilon) + 1
     ratio = gradient.ratio
     has_signal = layers.norm[0] > 0 and net.sigma_v2 + net.sigma_2_squared > 0
     faults = {
@@ -77,7 +78,7 @@ def _judge(question: Question) -> dict[str, Any]:
         "beta": beta,
         # The paper's formula has the width of a head in place of the width.
         "beta_by_the_papers_formula": beta / net.heads,
-        # JSON has no infinity: null means that no value works.
+        # JSON has no infinity: null means that there is no boundary.
         "critical_beta": _finite(beta_c),
         "beta_to_boundary": _finite(beta_c - beta),
         "alpha": alpha,
@@ -89,7 +90,7 @@ def _judge(question: Question) -> dict[str, Any]:
         "sigma_b2": net.std_bias**2,
         "activation": net.activation,
         "epsilon": epsilon,
-        "collapse_layer": int(collapsed[0]) if len(collapsed) else None,
+        "collapse_layer": int(collapsed_layers[0]) if len(collapsed_layers) else None,
         "cosine": layers.cosine.tolist(),
         "norm": layers.norm.tolist(),
         "keys": keys.tolist(),
