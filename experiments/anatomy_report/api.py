@@ -85,16 +85,16 @@ def anatomy(
     write_line = print if progress else lambda line: None
     if prompts is not None:
         return examination.of_model(str(source), prompts, write_line, heads)
-    folder = None if isinstance(source, Task) or not Path(source).is_dir() else source
+    run = None if isinstance(source, Task) or not Path(source).is_dir() else source
     if isinstance(source, Task):
         subject = of_task(source, model, **options)
-    elif folder is None:
+    elif run is None:
         subject = sources.of_task_text(str(source), **options)
     else:
         if options or model is not None:
             names = ", ".join([*options, *["model"] * (model is not None)])
             raise UserError(f"a run sets {names} itself: leave it out.")
-        subject = sources.of_run(folder)
+        subject = sources.of_run(run)
     report, _ = examine_training(
         subject,
         methods=methods,
@@ -103,7 +103,7 @@ def anatomy(
         budget=budget,
         margin=margin,
         folder=None if workdir is None else Path(workdir),
-        run=folder,
+        run=run,
         write_line=write_line,
     )
     return report
@@ -194,6 +194,7 @@ def examine_training(
             processes=processes,
         )
         stopped = interrupt.signal
+    # Without a score of the whole network there is nothing to report.
     if stopped and study.cell(parts.WHOLE_NETWORK) is None:
         raise KeyboardInterrupt
     table = study.table()
@@ -207,10 +208,10 @@ def examine_training(
 def examined(
     report: Report, study: Study, run: str | Path | None, write_line: Callable[[str], None]
 ) -> Report:
-    """Returns the report with the effects inside the network, if they can be measured."""
+    """Adds the effects of the network's components to the report, if they can be measured."""
     network = study.subject.network
     if run is None:
-        key = jax.random.fold_in(jax.random.key(0), 0)  # of the member with seed 0
+        key = jax.random.fold_in(jax.random.key(0), 0)  # the key of the member with seed 0
         model, params, initial = network.model, study.whole_params(), network.init(key)
     else:
         loaded = loading.load_run(run)
@@ -279,9 +280,9 @@ def members_folder(folder: Path, subject: Subject) -> Path:
 
 def stop_line(study: Study, stopped: int, is_complete: bool, folder: Path | None) -> str:
     """Returns the line that explains why some verdicts are open."""
-    open_cells = sum(row.outcome == "open" for row in study.table().rows)
-    missing = len(study.variants) - len(study.table().rows)
-    state = f"{open_cells + missing} of {len(study.variants)} comparisons are open"
+    n_open = sum(row.outcome == "open" for row in study.table().rows)
+    n_untrained = len(study.variants) - len(study.table().rows)
+    state = f"{n_open + n_untrained} of {len(study.variants)} comparisons are open"
     if is_complete:
         return f"{state} after {counted(study.max_seeds, 'seed')}: more need --seeds."
     reason = "stopped" if stopped else "the budget is used up"

@@ -1,13 +1,13 @@
 """Trains members in the jobs of a Slurm cluster.
 
-    MEMBERS/PACK/pack.json    the members of one job
+    MEMBERS/PACK/pack.json    the members of one job, which are called a pack
     MEMBERS/PACK.log          the output of the job
     MEMBERS/slurm/            the jobs in the queue of the cluster
     MEMBERS/*.json            the trained members (`store`)
 
-A job keeps each member as soon as it is trained. A job that is queued again trains the missing
-ones. The same command finds the jobs that wait or run, and submits others only for members that
-they do not train.
+A member is a variant at one seed and one learning rate. A job stores each member as soon as it is
+trained, and a job that is queued again trains only its missing members. If the command is repeated,
+it finds the jobs that wait or run. It submits new jobs only for members that no such job trains.
 """
 
 import contextlib
@@ -81,7 +81,7 @@ def jobs_of(store: Store, members: Sequence[Member], argv: Sequence[str]) -> lis
         if not (file.parent / "result.json").exists() and {*pack} & {*remaining}:
             packs.append((file, pack))
             remaining = [member for member in remaining if member not in pack]
-    # The shortest training, because others include compilation.
+    # The shortest training has the least compilation, so it estimates the others best.
     seconds = min((trained.seconds for trained in store.members.values()), default=JOB_SECONDS)
     pack_size = max(1, int(JOB_SECONDS / max(seconds, 1e-3)))
     for first in range(0, len(remaining), pack_size):
@@ -93,10 +93,10 @@ def jobs_of(store: Store, members: Sequence[Member], argv: Sequence[str]) -> lis
         packs.append((file, pack))
     return [
         Job(
-            pack[0].variant.name + f" and {len(pack) - 1} more" * (len(pack) > 1),
-            "",
-            {},
-            file.parent.absolute(),
+            _job_name(pack),
+            config="",
+            overrides={},
+            workdir=file.parent.absolute(),
             seconds=seconds * len(pack),
             command=(*PROGRAM, *argv, f"--pack={file.absolute()}"),
         )
@@ -104,8 +104,13 @@ def jobs_of(store: Store, members: Sequence[Member], argv: Sequence[str]) -> lis
     ]
 
 
+def _job_name(pack: Sequence[Member]) -> str:
+    others = f" and {len(pack) - 1} more" if len(pack) > 1 else ""
+    return pack[0].variant.name + others
+
+
 def read_pack(file: Path) -> list[Member]:
-    """Returns the members of a job; none if the file is damaged."""
+    """Returns the members of a job; an empty list if the file is damaged."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
         rows = without_checksum(json.loads(file.read_bytes()))["members"]
         return [Member(Variant(**row["variant"]), row["seed"], row["rate"]) for row in rows]

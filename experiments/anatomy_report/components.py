@@ -1,8 +1,9 @@
 """Decides which effects inside a trained network are real, and states the largest of them.
 
-An effect is decided if its p value, corrected for all comparisons of the report, is below 5 %.
-Sentences state the decided effects of one method, the most direct one that was used. A sentence
-also gives a decided effect of the other sign that another method found for the same part.
+An effect is decided if its corrected p value is below 5 % and its 95 % interval excludes 0. The
+correction is for the number of all comparisons of the report. Sentences state the decided effects
+of one method, the most direct one that was used. A sentence also gives a decided effect of the
+other sign that another method found for the same part.
 """
 
 import math
@@ -14,7 +15,7 @@ from experiments.anatomy_report.inside import Inside
 from experiments.ledger.multiplicity import benjamini_hochberg
 from experiments.ledger.statistics import LEVEL
 
-# The methods whose effects sentences can state, the most direct first.
+# Sentences state effects of these methods only. The most direct method is first.
 STATED = ("mean ablation", "resampling", "patching", "direct")
 VERBS = {
     "mean ablation": "replaced by its mean",
@@ -23,14 +24,14 @@ VERBS = {
     "direct": "read at the output",
 }
 MAX_PROMPTS = 6  # the prompts whose attention is shown
-MAX_PARTS = 3  # the components, and the heads, that get a sentence
+MAX_PARTS = 3  # at most so many components, and so many heads, get a sentence
 
 
 class DecidedEffect(NamedTuple):
     """An effect with its corrected p value."""
 
     effect: Effect
-    q: float
+    q: float  # the p value after correction
 
     @property
     def is_decided(self) -> bool:
@@ -59,7 +60,8 @@ def sentences(inside: Inside, decided: Sequence[DecidedEffect]) -> list[tuple[st
     Returns:
       (sentence, the effect that it states)
     """
-    method = next((m for m in STATED if any(d.effect.method == m for d in decided)), None)
+    used = {d.effect.method for d in decided}
+    method = next((name for name in STATED if name in used), None)
     shown = [d for d in decided if d.is_decided and d.effect.method == method]
     largest = _largest_by_sign([d.effect for d in decided if d.is_decided])
     stated: list[Effect] = []
@@ -73,6 +75,7 @@ def sentences(inside: Inside, decided: Sequence[DecidedEffect]) -> list[tuple[st
 def _largest_by_sign(effects: Sequence[Effect]) -> dict[tuple[str, bool], Effect]:
     """Returns {(part, whether negative): the largest effect of this sign}."""
     by_size = sorted(effects, key=lambda effect: abs(effect.value))
+    # Of several effects with one key, the dict keeps the last, which is the largest.
     return {(effect.part, effect.value < 0): effect for effect in by_size}
 
 
@@ -80,13 +83,16 @@ def _sentence(effect: Effect, unit: str, largest: Mapping[tuple[str, bool], Effe
     # Patching and the direct contribution add the part, the other methods take it away.
     adds_part = effect.method in ("patching", "direct")
     verb = "raises" if (effect.value > 0) == adds_part else "lowers"
+    # The unit is "log probability (nats)" or "logit of right - wrong".
     score, _, nats = unit.partition(" (")
     if score == "log probability":
         score += " of the right answer"
     size = f"{abs(effect.value):.2g} ± {effect.half_width:.1g} {nats.removesuffix(')')}".strip()
     text = f"{part_name(effect.part)}, {VERBS[effect.method]}, {verb} the {score} by {size}"
-    if (other := largest.get((effect.part, effect.value > 0))) is not None:
-        text += f"; {other.method} has the other sign: {other.value:+.2g} ± {other.half_width:.1g}"
+    opposite = largest.get((effect.part, effect.value > 0))
+    if opposite is not None:
+        opposite_size = f"{opposite.value:+.2g} ± {opposite.half_width:.1g}"
+        text += f"; {opposite.method} has the other sign: {opposite_size}"
     return f"{text}."
 
 

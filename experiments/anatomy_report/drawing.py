@@ -1,8 +1,8 @@
 """The drawing of a network as boxes, each coloured by what is lost without its part.
 
 The same boxes are drawn as SVG, whose colours follow the page (light or dark), and with matplotlib.
-A view selects the variant that a box shows: by default the part removed, and frozen if this is open
-or was not tried.
+A view selects the variant that a box shows. The default view shows the network without the part. If
+this variant is open or was not tried, it shows the network with the part frozen.
 """
 
 import textwrap
@@ -28,10 +28,10 @@ from experiments.anatomy_report.sentences import Sentence, unbroken
 WITHOUT = "without it"
 VIEWS = (WITHOUT, FROZEN, REMOVED, ONLY)
 FRAMES = (ATTENTION, MLP)  # the parts whose boxes contain the boxes of their own parts
-WIDTH = 360  # of the drawing; all sizes are in pixels of the SVG, or points of the figure
+WIDTH = 360  # of the drawing. A size is in pixels in the SVG, in points in the figure.
 BOX, GAP = 46, 8  # the height of a box, and the distance between two boxes
 NOTE_HEIGHT, HEADING_HEIGHT = 14, 26
-# The sentences beside the drawing: their width, the height of a line, and its letters.
+# Sentences beside the drawing: their width, the height of a line, the letters of a line.
 TEXT_WIDTH, LINE, LINE_LETTERS = 280, 14, 58
 SHORT_NAMES = {
     QUERIES_KEYS: "queries, keys",
@@ -50,7 +50,7 @@ class Box(NamedTuple):
     width: float
     height: float
     lines: tuple[str, ...]
-    lost: float  # share of the lead that is lost, from 0 to 1; 0 if it was not decided
+    lost: float  # lost share of the lead over guessing, from 0 to 1; 0 if not decided
     state: str  # WORSE, NO_WORSE, OPEN or "" without a variant
 
 
@@ -71,7 +71,8 @@ def draw(table: Table, view: str = WITHOUT, layers: int = 1) -> Drawing:
       layers: the number of blocks.
     """
     names = list(dict.fromkeys(row.cell.variant.part for row in table.rows))
-    boxes, notes, y = [], [], 4.0
+    boxes, notes = [], []
+    y = 4.0  # the margin at the top, and likewise at the left and right
 
     def add(part: str, x: float, top: float, width: float, height: float = BOX) -> None:
         boxes.append(_box(table, part, view, x, top, width, height))
@@ -88,15 +89,15 @@ def draw(table: Table, view: str = WITHOUT, layers: int = 1) -> Drawing:
     }
     if frames:
         y += NOTE_HEIGHT
-        rows = max(len(inside[name]) for name in frames)
-        height = BOX + rows * (BOX + GAP) + GAP
+        n_rows = max(len(inside[name]) for name in frames)
+        height = BOX + n_rows * (BOX + GAP) + GAP
         width = (WIDTH - 8 - GAP * (len(frames) - 1)) / len(frames)
         notes.append((4, y - 5, f"{layers} block{'s' * (layers > 1)}"))
         for column, frame in enumerate(frames):
             x = 4 + column * (width + GAP)
             add(frame, x, y, width, height)
-            for row, name in enumerate(inside[frame]):
-                add(name, x + GAP, y + BOX + row * (BOX + GAP), width - 2 * GAP)
+            for i, name in enumerate(inside[frame]):
+                add(name, x + GAP, y + BOX + i * (BOX + GAP), width - 2 * GAP)
         y += height + GAP
     bottom = [name for name in ("norms", POSITIONS, EMBEDDING) if name in names]
     for i, name in enumerate(bottom):
@@ -150,8 +151,8 @@ def svg(drawing: Drawing, label: str) -> str:
             marks.append(f'<rect class="loss" rx="6" {frame} fill-opacity="{opacity:.2f}"/>')
         for i, line in enumerate(box.lines):
             css_class = "part" if i == 0 else "outcome"
-            at = f'x="{box.x + 8:.1f}" y="{box.y + 18 + 16 * i:.1f}"'
-            marks.append(f'<text class="{css_class}" {at}>{escape(line)}</text>')
+            position = f'x="{box.x + 8:.1f}" y="{box.y + 18 + 16 * i:.1f}"'
+            marks.append(f'<text class="{css_class}" {position}>{escape(line)}</text>')
     for x, y, text in drawing.notes:
         marks.append(f'<text class="note" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>')
     size = f'viewBox="0 0 {WIDTH} {drawing.height:.0f}"'
@@ -160,7 +161,7 @@ def svg(drawing: Drawing, label: str) -> str:
 
 
 def label_of(table: Table, view: str) -> str:
-    """Returns a text with the content of the drawing, for readers that do not see it."""
+    """Returns the content of the drawing as a text, for screen readers."""
     texts = []
     for part in dict.fromkeys(row.cell.variant.part for row in table.rows):
         row = shown_row(table, part, view)
@@ -187,7 +188,8 @@ def figure(
     from matplotlib.figure import Figure
     from matplotlib.patches import FancyBboxPatch
 
-    drawing, inches = draw(table, view, layers), 1.15 / 72  # of a point, enlarged by 15 %
+    drawing = draw(table, view, layers)
+    inches = 1.15 / 72  # the inches of a point, enlarged by 15 %
     total_height = drawing.height + HEADING_HEIGHT
     width = WIDTH + (TEXT_WIDTH if sentences else 0)
     canvas = Figure(figsize=(width * inches, total_height * inches))

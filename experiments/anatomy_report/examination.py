@@ -50,7 +50,7 @@ def with_inside(
     initial: Any = None,
     heads: bool = True,
 ) -> Report:
-    """Returns the report with the effects inside a network.
+    """Adds to the report the effects of a network's components and the attention of its heads.
 
     Args:
       report: the report so far.
@@ -58,7 +58,7 @@ def with_inside(
       params: its parameters.
       pairs: clean and corrupted prompts.
       write_line: prints a line.
-      initial: the parameters before training.
+      initial: the parameters before training; None if they are unknown.
       heads: whether each head is measured, besides attention and MLP.
     """
 

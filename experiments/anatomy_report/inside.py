@@ -8,7 +8,8 @@
 The effect of a method is the change of the score, with a positive sign if the part helps:
 
     mean ablation, resampling     score of the clean prompts - score with the part replaced
-    rank 1 %, rank 10 %           score of the clean prompts - score with the part at this rank
+    rank 1 %, rank 10 %           score of the clean prompts - score with the part's matrices cut
+                                  to this share of their rank
     patching, path patching       score with the clean part - score of the corrupted prompts
     attribution                   the first-order approximation of patching
     direct                        the contribution of the part's output to the score
@@ -110,19 +111,19 @@ def examine(
 
     arrays = pairs.position, pairs.target, pairs.against, pairs.weight
     answers = Answers(*map(jnp.asarray, arrays))
-    prompts = pairs.clean, pairs.corrupted, answers
     options = {"lengths": pairs.lengths, "heads": heads, "progress": advance}
-    measured = Measured(model, params, *prompts, **options)
+    measured = Measured(model, params, pairs.clean, pairs.corrupted, answers, **options)
     clean_B, corrupted_B = (measured.scores(x) for x in (measured.clean, measured.corrupted))
     _check_scores(clean_B, corrupted_B, pairs)
     tolerance = ROUNDING * max(np.abs(clean_B).max(), np.abs(corrupted_B).max(), 1.0)
     effects: list[Effect] = []
 
+    # L blocks, C components of a block (attention, MLP, then heads), B pairs.
     def add(method: str, change_LxCxB: np.ndarray) -> None:
-        for block, rows in enumerate(change_LxCxB):
-            # The names end with the heads, for which low rank has no rows.
-            for name, change_B in zip(measured.names[block], rows):
-                if name:  # an MLP that the block lacks has none
+        for block, change_CxB in enumerate(change_LxCxB):
+            # Low rank is not measured for heads. Their names are last, so `zip` leaves them out.
+            for name, change_B in zip(measured.names[block], change_CxB):
+                if name:  # "" stands for the MLP of a block without MLP
                     effects.append(effect_of(name, method, change_B, tolerance))
 
     left_out = {}
@@ -176,8 +177,8 @@ def effect_of(part: str, method: str, change_B: np.ndarray, tolerance: float = 0
 def interval(values: np.ndarray) -> tuple[float, float, float]:
     """Returns mean, half width of the 95 % interval, and p value of "the mean is 0" (Student's t).
 
-    Half width and p value are nan for a single value. Equal values have the half width 0, and the
-    p value 1 if they are 0, else 0.
+    Half width and p value are nan for a single value. If all values are equal, the half width is 0,
+    and the p value is 1 for zeros and 0 otherwise.
     """
     from scipy.special import stdtr  # scipy.stats takes seconds to import
 
@@ -186,8 +187,8 @@ def interval(values: np.ndarray) -> tuple[float, float, float]:
         return mean, math.nan, math.nan
     if sem == 0:
         return mean, 0.0, float(mean == 0)
-    freedom = len(values) - 1
-    return mean, quantile(freedom, LEVEL) * sem, float(2 * stdtr(freedom, -abs(mean) / sem))
+    degrees = len(values) - 1  # of freedom
+    return mean, quantile(degrees, LEVEL) * sem, float(2 * stdtr(degrees, -abs(mean) / sem))
 
 
 def attention_maps(

@@ -9,8 +9,9 @@ worse      the interval lies below the border: more than a margin is lost
 open       the interval contains the border
 
 The p values of all cells are corrected together (Benjamini and Hochberg), so that at most 5 % of
-the decided cells are expected to be wrong. An open cell gets
-more seeds and is judged again, up to LOOKS times in all; each p value is multiplied by LOOKS.
+the decided cells are expected to be wrong. An open cell gets more seeds and is judged again, up to
+LOOKS times in all. Each p value is multiplied by LOOKS, because repeated looks find more chance
+results.
 """
 
 import math
@@ -32,12 +33,12 @@ from experiments.ledger.statistics import (
 from jaxformer.core.errors import UserError
 
 MARGIN = 0.05  # share of the lead that a network that is "no worse" may lose
-LOOKS = 3  # numbers of seeds at which a cell is judged
-SEEDS_AT_LOOK = (3, 5, 8)
+LOOKS = 3  # how often a cell is judged at most
+SEEDS_AT_LOOK = (3, 5, 8)  # the number of seeds at each look
 NO_WORSE, WORSE, OPEN = "no worse", "worse", "open"
 MUST_TRAIN, MAY_STAY_RANDOM, CAN_GO = "must be trained", "may stay random", "can go"
 CANNOT_TELL = "cannot tell yet"
-# The baselines of a text task that predict without reading the text before.
+# The baselines of a text task that ignore the preceding tokens.
 FREQUENCIES = ("best_constant", "unigram_loss")
 
 
@@ -55,8 +56,8 @@ class Judged(NamedTuple):
 
     cell: Cell
     gap: Difference  # cell - whole network
-    p: float  # nan without an interval
-    q: float
+    p: float  # two-sided p value of gap = border, times LOOKS, at most 1
+    q: float  # p corrected for the number of cells
     outcome: str
 
 
@@ -76,11 +77,11 @@ class Table(NamedTuple):
         return self.whole.score.mean - self.trivial
 
     def share(self, row: Judged) -> float:
-        """Returns the share of the way from the trivial predictor to the whole network."""
+        """Returns the share of the lead that a variant keeps: 1 is the whole network's score."""
         return 1 + row.gap.gap / self.lead if self.lead > 0 else math.nan
 
     def share_half_width(self, row: Judged) -> float:
-        """Returns the half width of the 95 % interval of the share; the lead counts as exact."""
+        """Returns the half width of the 95 % interval of the share, for an exact lead."""
         return row.gap.half / self.lead if self.lead > 0 else math.inf
 
     def find(self, part: str, method: str, layer: int | None = None) -> Judged | None:
@@ -209,8 +210,8 @@ def best_trivial(
     """
     is_loss = metric == "loss"
     if is_text:
-        blind = {name: x for name, x in baselines.items() if name in FREQUENCIES}
-        return "guessing by frequency", best_trivial(blind, metric)[1]
+        by_frequency = {name: x for name, x in baselines.items() if name in FREQUENCIES}
+        return "guessing by frequency", best_trivial(by_frequency, metric)[1]
     scores = {
         name: -value if is_loss else value
         for name, value in baselines.items()

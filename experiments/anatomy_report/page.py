@@ -29,28 +29,28 @@ def page(report: "Report") -> str:
     """Returns the page of a report."""
     style = Path(__file__).with_name("page.css").read_text()
     title = f"Anatomy of {report.name}"
-    parts = [f"<h1>{escape(title)}</h1>", _lead(report), _first_screen(report)]
+    sections = [f"<h1>{escape(title)}</h1>", _sizes_and_scores(report), _first_screen(report)]
     if report.training is not None and report.training.rows:
-        parts += ["<h2>What must be trained</h2>", _method(report.training), _table(report)]
-        parts += [_curves(report)]
+        sections += ["<h2>What must be trained</h2>", _method(report.training), _table(report)]
+        sections += [_curves(report)]
     if report.inside is not None:
-        parts += _inside(report)
+        sections += _inside(report)
     if report.theory:
         lines = "".join(f"<li>{escape(line)}</li>" for line in report.theory)
-        parts += ["<h2>What theory predicts</h2>", f"<ul>{lines}</ul>"]
-    parts += ["<h2>How it was made</h2>"]
+        sections += ["<h2>What theory predicts</h2>", f"<ul>{lines}</ul>"]
+    sections += ["<h2>How it was made</h2>"]
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<title>{escape(title)}</title>\n<link rel="icon" href="data:,">\n'
         f"<style>{style}</style>\n</head>\n<body>\n<main>\n"
-        + unbroken("\n".join(filter(None, parts)))
+        + unbroken("\n".join(filter(None, sections)))
         + _costs(report)
         + "\n</main>\n</body>\n</html>\n"
     )
 
 
-def _lead(report: "Report") -> str:
+def _sizes_and_scores(report: "Report") -> str:
     """Returns the sizes, the score of the whole network and the score of guessing."""
     table, lines = report.training, []
     if count := report.settings.get("parameters"):
@@ -129,11 +129,11 @@ def _table(report: "Report") -> str:
     table = report.training
     assert table is not None
     rows = "".join(_row(table, row) for row in table.rows)
-    heads = "".join(
+    headings = "".join(
         f"<th>{name}</th>"
         for name in ("part", "what was done", "share of the way", "", "score", "seeds", "outcome")
     )
-    return f'<div class="scroll"><table><tr>{heads}</tr>{rows}</table></div>'
+    return f'<div class="scroll"><table><tr>{headings}</tr>{rows}</table></div>'
 
 
 def _row(table: Table, row: Judged) -> str:
@@ -176,7 +176,7 @@ def _curves(report: "Report") -> str:
         points = [(step, loss) for step, loss in report.curves.get(name, ()) if math.isfinite(loss)]
         if points and len(series) < MAX_CURVES:
             steps, losses = zip(*points, strict=True)
-            series.append(svg.Series(name, steps, losses, losses, losses))
+            series.append(svg.Series(name, steps, losses, low=losses, high=losses))  # no band
     if not series:
         return ""
     axes = svg.Axis("step"), svg.Axis("training loss (nats)")
@@ -188,21 +188,21 @@ def _inside(report: "Report") -> list[str]:
     """Returns the sections about the trained network."""
     inside = report.inside
     assert inside is not None
-    parts = []
+    sections = []
     # Without trained variants, the first screen has the tables of effects.
     if report.training is not None and report.training.rows:
         tables = page_inside.effect_tables(report.effects)
-        parts = ["<h2>What each part of the trained network does</h2>", _legend(inside), tables]
-    parts += [
+        sections = ["<h2>What each part of the trained network does</h2>", _legend(inside), tables]
+    sections += [
         f"<p>Not measured: {escape(f'{m}: {why}')}.</p>" for m, why in inside.left_out.items()
     ]
     if report.maps:
-        parts += ["<h2>Attention of the heads that matter</h2>"]
-        parts += [page_inside.attention(report.maps, report.tokens)]
-    parts += [f"<h2>Reading the answer in each block</h2>{page_inside.facts_table(inside)}"]
+        sections += ["<h2>Attention of the heads that matter</h2>"]
+        sections += [page_inside.attention(report.maps, report.tokens)]
+    sections += [f"<h2>Reading the answer in each block</h2>{page_inside.facts_table(inside)}"]
     matrices = page_inside.kernels_table(inside)
     return [
-        *parts,
+        *sections,
         f"<details><summary>Norms and ranks of the matrices</summary>{matrices}</details>",
     ]
 

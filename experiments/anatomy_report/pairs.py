@@ -63,18 +63,18 @@ class PromptPairs:
 def read_pairs(file: str | Path, tokenizer: Any) -> PromptPairs:
     """Reads pairs from a text file: clean, tab, corrupted, tab, right, tab, wrong on each line.
 
-    The answer is scored at the last token of the prompt, by its first token. Both prompts of a line
-    must have the same number of tokens; different lines may differ in length.
+    The score is read at the last token of the prompt, for the first token of each answer. Both
+    prompts of a line must have the same number of tokens; different lines may differ in length.
 
     Args:
         file: the file. The fourth column may be missing on all lines.
         tokenizer: with `encode(text)`, `pieces(text)` and `show(token)`.
     """
-    rows = [_encoded(file, *line, tokenizer) for line in _lines(Path(file))]
-    if len({wrong == NO_ANSWER for *_, wrong in rows}) > 1:
+    encoded = [_encoded(file, *line, tokenizer) for line in _lines(Path(file))]
+    if len({wrong == NO_ANSWER for *_, wrong in encoded}) > 1:
         raise UserError(f"{file}: some lines have a wrong answer and some have none.")
-    lengths = np.array([len(clean) for _, clean, *_ in rows])
-    names, clean, corrupted, right, wrong = zip(*rows, strict=True)
+    lengths = np.array([len(clean) for _, clean, *_ in encoded])
+    names, clean, corrupted, right, wrong = zip(*encoded, strict=True)
     return PromptPairs(
         clean=_padded(clean),
         corrupted=_padded(corrupted),
@@ -82,7 +82,7 @@ def read_pairs(file: str | Path, tokenizer: Any) -> PromptPairs:
         position=lengths[:, None] - 1,
         target=np.array(right, np.int32)[:, None],
         against=np.array(wrong, np.int32)[:, None],
-        weight=np.ones((len(rows), 1), np.float32),
+        weight=np.ones((len(encoded), 1), np.float32),
         names=names,
         tokens=tuple(tuple(map(tokenizer.show, prompt)) for prompt in clean),
     )
@@ -110,7 +110,7 @@ def pairs_of_batch(batch: Batch, size: int = 64) -> PromptPairs:
     such a partner are left out.
 
     Args:
-        batch: examples, with one row of weights for each.
+        batch: inputs, targets and weights of examples. Positions with a weight are scored.
         size: the number of examples to use.
     """
     inputs, targets, weights = (np.asarray(x)[:size] for x in batch)
@@ -124,7 +124,7 @@ def pairs_of_batch(batch: Batch, size: int = 64) -> PromptPairs:
         )
     scored = weights[clean] > 0
     n_scored = int(scored.sum(1).max())
-    # The scored positions in their order, then others with weight 0.
+    # The scored positions come first. Positions with weight 0 fill the rest of each row.
     position = np.argsort(~scored, axis=1, kind="stable")[:, :n_scored]
     tokens = inputs[clean].astype(np.int32)
     target = np.take_along_axis(targets[clean], position, 1).astype(np.int32)
@@ -149,7 +149,10 @@ def with_texts(pairs: PromptPairs, task: NextToken) -> PromptPairs:
 
 
 def _partners(inputs: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the indices of clean examples and of their corrupted partners."""
+    """Returns the indices of clean examples and of their corrupted partners.
+
+    The partner is the next example with the same scored positions; the last one gets the first.
+    """
     groups: dict[bytes, list[int]] = {}
     for i, row in enumerate(weights > 0):
         if row.any():
@@ -160,7 +163,7 @@ def _partners(inputs: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.n
         for i, partner in zip(group, [*group[1:], group[0]], strict=True)
         if (inputs[i] != inputs[partner]).any()
     ]
-    index = np.array(sorted(pairs), int).reshape(-1, 2)
+    index = np.array(sorted(pairs), int).reshape(-1, 2)  # two columns also without pairs
     return index[:, 0], index[:, 1]
 
 
@@ -197,8 +200,8 @@ def _encoded(
             f"{where}: {one_line(columns[2], 30)!r} and {one_line(columns[3], 30)!r} begin with "
             "the same token; the score would be 0."
         )
-    right, wrong = [*answers, NO_ANSWER][:2]
-    return columns[0], clean, corrupted, right, wrong
+    wrong = answers[1] if len(answers) == 2 else NO_ANSWER
+    return columns[0], clean, corrupted, answers[0], wrong
 
 
 def _padded(prompts: Sequence[Sequence[int]]) -> np.ndarray:

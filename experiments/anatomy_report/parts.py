@@ -45,8 +45,8 @@ class Variant(NamedTuple):
 
     @property
     def name(self) -> str:
-        place = "" if self.layer is None else f" of block {self.layer}"
-        return WHOLE if self.method == WHOLE else f"{self.part}{place}, {self.method}"
+        of_block = "" if self.layer is None else f" of block {self.layer}"
+        return WHOLE if self.method == WHOLE else f"{self.part}{of_block}, {self.method}"
 
     def is_updated(self, path: str) -> bool:
         """Returns whether training changes the parameter."""
@@ -93,6 +93,7 @@ def parts_of(params: Mapping[str, Any], by_layer: bool = False) -> list[Part]:
     if not _selects(r".*/attn/out/.*", names):
         parts = [NO_OUTPUT_KERNEL if part.name == ATTENTION else part for part in parts]
     covered = {name for part in parts for name in names if _matches(part.pattern, name)}
+    # Each module with a parameter outside of these parts is a part of its own.
     modules = dict.fromkeys(
         name.rpartition("/")[0] or name for name in names if name not in covered
     )
@@ -105,7 +106,7 @@ def parts_of(params: Mapping[str, Any], by_layer: bool = False) -> list[Part]:
 
 
 def variants_of(parts: Sequence[Part], methods: Sequence[str], can_mix: bool) -> list[Variant]:
-    """Returns the variants of a network, those of most interest first.
+    """Returns the variants of a network, sorted by method, then by part.
 
     Args:
       parts: the parts.
@@ -122,7 +123,7 @@ def variants_of(parts: Sequence[Part], methods: Sequence[str], can_mix: bool) ->
                     part.name, method, layer=part.layer, fixed=part.pattern, zeroed=part.zeroed
                 )
                 variants.append(removed)
-            elif method == FIXED_MIXING and can_mix and part == PARTS[0]:  # attention
+            elif method == FIXED_MIXING and can_mix and part == PARTS[0]:  # attention of all blocks
                 variants.append(Variant(part.name, method))
             elif method == ONLY and part.layer is None:
                 variants.append(Variant(part.name, method, trained=part.pattern))

@@ -34,7 +34,7 @@ class Report:
       inside: the effects of the components of a trained network; None if it was not examined.
       maps: {head: (B, T, T)} attention of the heads that matter.
       tokens: a text for each token of each prompt.
-      theory: lines about the network at initialisation.
+      theory: lines of text with predictions of the papers' theories.
       costs: numbers such as "trainings" and "seconds".
       settings: the settings of the training, for the page.
     """
@@ -126,7 +126,7 @@ class Report:
         return "\n\n".join([*parts, "\n".join([*sentences, *self.theory])])
 
     def to_csv(self, file: str | Path | None = None) -> str:
-        """Returns the table as CSV, or the effects of a published model; `file` is also written."""
+        """Returns the comparisons as CSV, else the effects; writes the text to `file`, if given."""
         rows = self.table or self.effect_table
         columns = list(rows[0]) if rows else []
         text = csv_text([columns, *([*row.values()] for row in rows)])
@@ -135,14 +135,14 @@ class Report:
         return text
 
     def to_html(self, file: str | Path | None = None) -> str:
-        """Returns the page; `file` is also written."""
+        """Returns the HTML page and writes it to `file`, if given."""
         text = page.page(self)
         if file is not None:
             write_atomically(Path(file), text.encode())
         return text
 
     def plot(self, file: str | Path | None = None) -> Any:
-        """Returns drawing and sentences as a matplotlib figure; `file` is also written."""
+        """Returns drawing and sentences as a matplotlib figure; saves it as `file`, if given."""
         if self.training is None:
             raise UserError("the drawing shows trained variants, and this report has none.")
         layers = int(self.settings.get("layers", 1))
@@ -170,8 +170,9 @@ class Report:
             "theory": list(self.theory),
             "costs": self.costs,
         }
-        plain = json.loads(json.dumps(record, default=str))  # other values become text
-        write_json(folder / "anatomy.json", plain)
+        # Values that JSON does not have become text.
+        json_values = json.loads(json.dumps(record, default=str))
+        write_json(folder / "anatomy.json", json_values)
         self.to_csv(folder / "anatomy.csv")
         self.to_html(folder / "anatomy.html")
         names = ["anatomy.html", "anatomy.json", "anatomy.csv"]

@@ -1,5 +1,6 @@
-"""The trained members of a report on disk: one small file for each, written as they come.
+"""The trained members of a report on disk, one small file each.
 
+A member is a variant at one seed and one learning rate. Its file is written when its training ends.
 The folder belongs to one subject, which is a task, a network and the settings of its training. The
 folder's name ends with the hash of the settings. A member that is in the folder is not trained
 again. Files carry a checksum, and a damaged one is reported and ignored, so that its member is
@@ -84,7 +85,7 @@ class Store:
             values = without_checksum(values)
             if values["member"] != [*key]:
                 raise ValueError("it is the file of another member")
-            self.members[key] = _of_json(values)
+            self.members[key] = _trained_of_json(values)
         except (ValueError, RecursionError) as error:
             self._report_damage(file, error)
 
@@ -99,7 +100,7 @@ class Store:
         return self.folder / f"{slug}-rate{float(rate)!r}-seed{seed}.json"
 
 
-def _of_json(values: Mapping[str, Any]) -> Trained:
+def _trained_of_json(values: Mapping[str, Any]) -> Trained:
     def means(scores: Mapping[str, Any]) -> dict[str, Mean]:
         return {
             name: Mean(_number(mean["mean"]), _number(mean["sem"]), mean["n"])
@@ -116,4 +117,5 @@ def _of_json(values: Mapping[str, Any]) -> Trained:
 
 
 def _number(value: float | None) -> Any:
+    """Returns the number, or nan for None: JSON has null in place of nan."""
     return float("nan") if value is None else value

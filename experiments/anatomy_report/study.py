@@ -1,4 +1,4 @@
-"""The order of the trainings: seeds go where a verdict is open, within a budget.
+"""Decides which member is trained next within a budget, so that seeds go to open verdicts.
 
 1. The whole network is trained with one seed at every learning rate, then with more seeds at the
    rate that validation chooses.
@@ -32,7 +32,7 @@ from jaxformer.tasks.language import PreparedText
 
 
 class Member(NamedTuple):
-    """A training that is due."""
+    """One training: a variant at one seed and one learning rate."""
 
     variant: Variant
     seed: int
@@ -52,7 +52,7 @@ class Study:
 
     Args:
       subject: task, network and settings.
-      variants: what is compared with the whole network.
+      variants: the variants to compare with the whole network.
       store: the trained members.
       max_seeds: the largest number of seeds of a variant.
       margin: the share of the lead that a network that is "no worse" may lose.
@@ -77,7 +77,7 @@ class Study:
     def stages(self) -> Iterator[list[Member]]:
         """Yields lists of members that are due. The first has the whole network at every rate.
 
-        Take a list only after all members of the list before are kept, because it depends on their
+        Call `keep` with the results of a list before you take the next list, which depends on their
         scores. Lists may be empty.
         """
         yield [m for rate in self.subject.rates for m in self._missing(WHOLE_NETWORK, [0], rate)]
@@ -92,7 +92,7 @@ class Study:
             yield from self._stages(variants)
 
     def _stages(self, variants: Sequence[Variant]) -> Iterator[list[Member]]:
-        """Yields the members of step 3 for some variants."""
+        """Yields the members of step 3 of the module's docstring, for some variants."""
         losing = [variant for variant in variants if self._loses_at_first_seed(variant)]
         yield [
             member
@@ -111,8 +111,10 @@ class Study:
 
     def minimum(self) -> int:
         """Returns the number of trainings until every variant has its first verdict."""
-        rates, seeds = len(self.subject.rates), min(judge.SEEDS_AT_LOOK[0], self.max_seeds)
-        return rates + seeds - 1 + seeds * len(self.variants)
+        n_rates = len(self.subject.rates)
+        n_seeds = min(judge.SEEDS_AT_LOOK[0], self.max_seeds)
+        n_whole = n_rates + n_seeds - 1  # one seed at each rate, the other seeds at one rate
+        return n_whole + n_seeds * len(self.variants)
 
     def _missing(self, variant: Variant, seeds: Sequence[int], rate: float) -> list[Member]:
         missing = [seed for seed in seeds if self.store.get(variant, seed, rate) is None]
@@ -124,17 +126,17 @@ class Study:
 
     def _loses_at_first_seed(self, variant: Variant) -> bool:
         rate = self.rate(WHOLE_NETWORK)
-        score, whole = (self._score(v, 0, rate) for v in (variant, WHOLE_NETWORK))
-        lead = whole - self.trivial()[1]
-        return not score >= whole - self.margin * lead  # also for a score that is nan
+        score, whole_score = (self._score(v, 0, rate) for v in (variant, WHOLE_NETWORK))
+        lead = whole_score - self.trivial()[1]
+        return not score >= whole_score - self.margin * lead  # also for a score that is nan
 
     # Results -------------------------------------------------------------------------------------
 
     @property
     def has_first_table(self) -> bool:
         """Whether every variant was trained with one seed."""
-        whole = self.rate(WHOLE_NETWORK)
-        return all(self.store.get(variant, 0, whole) for variant in self.variants)
+        rate = self.rate(WHOLE_NETWORK)
+        return all(self.store.get(variant, 0, rate) for variant in self.variants)
 
     def train(self, member: Member) -> Result:
         """Trains a member."""
@@ -157,7 +159,7 @@ class Study:
     def whole_params(self) -> Any:
         """Returns the parameters of the whole network at its learning rate.
 
-        They are trained again if their file is missing, as after a kill, or damaged.
+        The network is trained again if the file of its parameters is missing or damaged.
         """
         rate = self.rate(WHOLE_NETWORK)
         params = self.store.get_params(rate)
@@ -200,6 +202,7 @@ class Study:
         return [rate for rate in self.subject.rates if self.store.get(variant, 0, rate)]
 
     def _validation(self, variant: Variant, rate: float) -> float:
+        """Returns the validation score of the first seed; higher is better."""
         member = self.store.get(variant, 0, rate)
         if member is None or member.diverged_at is not None:
             return -math.inf
@@ -208,6 +211,7 @@ class Study:
         return value if math.isfinite(value) else -math.inf
 
     def _score(self, variant: Variant, seed: int, rate: float) -> float:
+        """Returns the test score of a member, nan if it was not trained; higher is better."""
         member = self.store.get(variant, seed, rate)
         if member is None:
             return math.nan
@@ -284,9 +288,10 @@ def run(
     Returns:
       Whether the plan was completed.
     """
-    began, training_seconds = time.monotonic(), []
+    began = time.monotonic()
+    training_seconds: list[float] = []
     train_all = train_all or (lambda members: map(study.train, members))
-    for number, stage in enumerate(study.stages()):
+    for stage_number, stage in enumerate(study.stages()):
         results = train_all(stage)
         for _ in stage:
             # The first training is left out of the estimate, because it includes compilation.
@@ -299,6 +304,6 @@ def run(
             study.keep(result)
             training_seconds.append(result.trained.seconds)
             report(result.member, result.trained)
-        if number == 0:
+        if stage_number == 0:  # the whole network at every rate
             study.check_learned()
     return True

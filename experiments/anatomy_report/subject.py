@@ -28,6 +28,7 @@ from jaxformer.training.setup import shapes_of
 # The sizes of the decoder for a task that is given without a model, as in the README.
 SIZES = {"width": 64, "layers": 2, "heads": 4, "mlp_width": 256}
 STEPS, BATCH_SIZE, RATES = 400, 64, (3e-3, 1e-2, 1e-3)
+# Rules of a partition: a pattern over paths of parameters and a label, an optimizer or "frozen".
 TRAIN_EVERYTHING = ((".*", "train"),)
 FIXED_MATRICES = (".*/mix", "frozen")
 
@@ -102,7 +103,7 @@ def of_task(
       batch_size: examples in a batch.
       rates: learning rates to choose from.
       data: sizes of the data sets.
-      rules: which parameters the whole network trains.
+      rules: (pattern, label) pairs that select the parameters which the whole network trains.
       **sizes: width, layers, heads and other fields of the decoder.
     """
     check_task(task)
@@ -168,9 +169,11 @@ def of_library_run(config: Any, task: Task | None, name: str) -> Subject:
       name: the name in the report.
     """
     if task is None and config.task.name not in build.TASKS:
-        kind = config.task.name.removeprefix("own: ")
+        # `build.sections` records a class outside of jaxformer as "own: CLASS".
+        class_name = config.task.name.removeprefix("own: ")
         raise UserError(
-            f"the task of {name} is the class {kind}: give it with --task=MODULE:{kind}."
+            f"the task of {name} is the class {class_name}: give it with "
+            f"--task=MODULE:{class_name}."
         )
     if config.model.name not in build.MODELS:
         raise UserError(

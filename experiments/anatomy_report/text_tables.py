@@ -40,13 +40,13 @@ def effects_text(effects: Sequence[DecidedEffect], max_effects: int = 12) -> str
 
 
 def whole_columns(table: Table) -> tuple[str, ...]:
-    """Returns the cells of the whole network."""
+    """Returns the texts of the whole network's row."""
     score = table.whole.score
     return ("whole network", "trained", "1", sentences.score_text(score), str(score.n), "")
 
 
 def columns(table: Table, row: Judged) -> tuple[str, ...]:
-    """Returns the cells of one comparison."""
+    """Returns the texts of one comparison's row."""
     variant, score = row.cell.variant, row.cell.score
     part = variant.part if variant.layer is None else f"{variant.part} of block {variant.layer}"
     outcome = CANNOT_TELL if row.outcome == OPEN else row.outcome
@@ -61,7 +61,7 @@ def columns(table: Table, row: Judged) -> tuple[str, ...]:
 
 
 def share_text(table: Table, row: Judged) -> str:
-    """Returns the share with the half width of its interval, such as ".98 ± .02"."""
+    """Returns the share of the lead with its half width, such as "0.98 ± 0.02"."""
     share, half_width = table.share(row), table.share_half_width(row)
     if not math.isfinite(half_width):
         return f"{share:.2f}"

@@ -65,7 +65,7 @@ def masked(optimizer: optax.GradientTransformation) -> optax.GradientTransformat
 
 
 def _apply_mask(state: Masked, tree: Any) -> Any:
-    return jax.tree.map(lambda keep, x: jnp.where(keep, x, 0), state.is_updated, tree)
+    return jax.tree.map(lambda updated, x: jnp.where(updated, x, 0), state.is_updated, tree)
 
 
 class Trainer:
@@ -93,15 +93,17 @@ class Trainer:
         Returns:
           (its scores, its parameters)
         """
-        began, steps = time.perf_counter(), self.network.steps
+        began = time.perf_counter()
+        steps = self.network.steps
         member = Population((seed,), (rate,))
         state, keys = self._create(variant, member), member.data_keys()
-        curve, chunk = [], math.ceil(steps / CURVE_POINTS)
+        curve = []
+        chunk = math.ceil(steps / CURVE_POINTS)  # steps between two points of the curve
         if isinstance(self.network.data, OnDisk):
             chunk = min(chunk, MAX_READ_STEPS)
         for done in range(0, steps, chunk):
             n = min(chunk, steps - done)
-            # The last chunk reads rows of as many steps as the others: one shape is compiled once.
+            # The last chunk reads as many rows as the others, so that no second shape is compiled.
             rows = self._rows(keys, range(done, done + chunk))
             state, loss = self.run(state, keys, n, rows)
             curve.append((done + n, float(loss) / n))
@@ -127,7 +129,7 @@ class Trainer:
         return member_state(params, rate, self.network.partition, self.optimizer)
 
     def _rows(self, keys: jax.Array, steps: range) -> jax.Array | None:
-        """Reads the rows of some steps, (steps, B, R), if the data are on disk."""
+        """Reads the rows of some steps, (steps, B examples, R tokens), if the data are on disk."""
         data = self.network.data
         return jnp.asarray(data.read(Order(keys[0]), steps)) if isinstance(data, OnDisk) else None
 
@@ -135,7 +137,8 @@ class Trainer:
         self, state: TrainState, keys: jax.Array, n: jax.Array, rows: jax.Array | None
     ) -> tuple[TrainState, Any]:
         """Runs n steps; returns the state and the sum of the losses."""
-        avoid, data, first = self.heldout.fingerprints, self.network.data, state.step
+        avoid = self.heldout.fingerprints  # training batches contain no held-out example
+        data, first = self.network.data, state.step
 
         def batch_at(key, step):
             if rows is None:
@@ -146,7 +149,8 @@ class Trainer:
             state, total = carry
             batch = jax.vmap(lambda key: batch_at(key, state.step))(keys)
             state, metrics = self.step(state, batch)
-            return state, total + metrics["loss"][0].astype(jnp.float32)
+            loss = metrics["loss"][0]  # of the only member
+            return state, total + loss.astype(jnp.float32)
 
         return jax.lax.fori_loop(0, n, body, (state, jnp.zeros((), jnp.float32)))
 
@@ -162,5 +166,6 @@ def is_change(network: Network, variant: Variant) -> bool:
     """
     names = paths.flatten(network.shapes)
     trained = {name for name in names if network.partition.label(name) != FROZEN}
-    left = {name for name in trained if variant.is_updated(name)}
-    return bool(left) and (left != trained or any(map(variant.is_zero, names)))
+    still_trained = {name for name in trained if variant.is_updated(name)}
+    has_zeros = any(map(variant.is_zero, names))
+    return bool(still_trained) and (still_trained != trained or has_zeros)

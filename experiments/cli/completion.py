@@ -1,6 +1,6 @@
 """Tab completion of `jaxformer`: programs, flags, configs with their arguments, config fields.
 
-It reads the flags from the source of a program, because importing one takes seconds.
+The module reads the flags from the source of a program, because importing one takes seconds.
 """
 
 import importlib.util
@@ -97,19 +97,19 @@ def config_path(text: str) -> str:
 
 
 def complete_config(text: str) -> list[str]:
-    """Returns the completions of "NAME:ARGUMENT=VALUE,..." ."""
+    """Returns the completions of a text such as "NAME:ARGUMENT=VALUE,ARGU"."""
     name, colon, arguments = text.partition(":")
     if not colon:
-        return [other for other in config_names() if other.startswith(name)]
-    *given, last = arguments.split(",")
+        return [config for config in config_names() if config.startswith(name)]
+    *complete_arguments, last = arguments.split(",")
     argument, equals, value = last.partition("=")
     choices = config_choices(name)
     if equals:
         endings = [f"{argument}={v}" for v in choices.get(argument, ()) if v.startswith(value)]
     else:
-        used = {item.partition("=")[0] for item in given}
+        used = {item.partition("=")[0] for item in complete_arguments}
         endings = [f"{a}=" for a in choices if a.startswith(argument) and a not in used]
-    return [f"{name}:{','.join([*given, ending])}" for ending in endings]
+    return [f"{name}:{','.join([*complete_arguments, ending])}" for ending in endings]
 
 
 def config_choices(name: str) -> Mapping[str, Iterable[str]]:

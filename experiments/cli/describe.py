@@ -78,7 +78,8 @@ def print_result(workdir: Workdir, everything: bool = False) -> None:
     if hidden := len(names) - len(shown_metrics(names)):
         print("" if everything else f"{counted(hidden, 'more metric')}: --all")
     figures = [name for name in ("curves.png", "figure.png") if (workdir / name).exists()]
-    print(f"the run is in {workdir.path}" + f" (see {', '.join(figures)})" * bool(figures))
+    hint = f" (see {', '.join(figures)})" if figures else ""
+    print(f"the run is in {workdir.path}{hint}")
     if result["config"].get("recipe") == "train":
         folder = short_path(workdir.path)
         print(f"next: jaxformer look {folder}   or in Python: jaxformer.open({str(folder)!r})")
@@ -94,7 +95,7 @@ def run_title(result: Mapping[str, Any]) -> str:
 
 
 def shown_metrics(names: Iterable[str]) -> list[str]:
-    """Returns the metrics that answer a question, without groups, unseen examples and costs."""
+    """Returns the names without groups, unseen examples and costs, or all if none is left."""
     names = list(names)
 
     def is_shown(name: str) -> bool:
@@ -106,7 +107,7 @@ def shown_metrics(names: Iterable[str]) -> list[str]:
 
 
 def meaning(metric: str) -> str:
-    """Returns what a metric measures, or "" if only its task can tell."""
+    """Returns what a metric measures, or "" for a metric that only its task defines."""
     if metric.endswith("_unseen"):
         return "the same, examples outside the training set"
     return MEANINGS.get(metric, "")

@@ -23,7 +23,7 @@ from jaxformer.io.run_folder import flatten_config
 
 ROOT = Path(__file__).parents[2]
 IS_CLONE = (ROOT / "pyproject.toml").is_file()
-# The folder with results/ and runs/: a clone, or the current folder where a wheel is installed.
+# The folder with results/ and runs/: the clone, or for an installed wheel the current folder.
 WORKSPACE = ROOT if IS_CLONE else Path.cwd()
 MAX_MAGNITUDE = {int: 2**62, float: 3e38}  # {type: the largest number that a field may have}
 # Names of fields in other libraries, for suggestions.
@@ -160,7 +160,7 @@ def override(config: ConfigDict, name: str, text: str) -> Any:
     """
     flat = flatten_config(config.to_dict())
     fields = [field for field in flat if not field.startswith("arguments.")]
-    labels: Any = config.arguments
+    labels: Any = config.arguments  # such as {"variant": "mixit", "scale": "tiny"}
     argument = name.removeprefix("arguments.")
     if name not in fields and argument in labels:
         raise UserError(
@@ -174,11 +174,11 @@ def override(config: ConfigDict, name: str, text: str) -> Any:
         hint = did_you_mean(".".join([*parents, FOREIGN_NAMES.get(last, last)]), fields)
         section = ".".join(parents)
         prefix = f"{section}."
-        of_section = {f.removeprefix(prefix) for f in fields if f.startswith(prefix)}
+        fields_of_section = {f.removeprefix(prefix) for f in fields if f.startswith(prefix)}
         sections_of_config = {field.split(".")[0] for field in fields} - {"name", "recipe"}
-        has = f"{section} has" if of_section else "It has"
-        choices = ", ".join(sorted(of_section or sections_of_config))
-        raise UserError(f"the config has no field {name!r}.{hint} {has}: {choices}.")
+        subject = section if fields_of_section else "It"
+        choices = ", ".join(sorted(fields_of_section or sections_of_config))
+        raise UserError(f"the config has no field {name!r}.{hint} {subject} has: {choices}.")
     section_config: Any = config
     *parents, last = name.split(".")
     for parent in parents:
@@ -196,7 +196,7 @@ def run_command(config: str, overrides: Mapping[str, Any]) -> str:
     if name.startswith("configs/"):
         name = name.removeprefix("configs/").removesuffix(".py")
     arguments = [f"{name}{colon}{labels}"]
-    arguments += [f"--config.{name}={format_value(value)}" for name, value in overrides.items()]
+    arguments += [f"--config.{field}={format_value(value)}" for field, value in overrides.items()]
     return "jaxformer run " + " ".join(map(shlex.quote, arguments))
 
 
@@ -235,7 +235,7 @@ def _parse_value(name: str, text: str, old: Any) -> Any:
         return tuple(items)
     if isinstance(old, int):
         if isinstance(value, float) and value.is_integer():
-            value = int(value)  # 1e4 steps
+            value = int(value)  # such as 1e4 for a number of steps
         if type(value) is int and abs(value) < MAX_MAGNITUDE[int]:
             return value
         raise _wrong_value(name, f"a whole number such as {old}", text)
@@ -248,7 +248,8 @@ def _is_like(item: Any, examples: Sequence[Any], is_record: bool = True) -> bool
     """Returns whether an item of a sequence has the form of one of the examples.
 
     A tuple with numbers is a record: each position has a meaning, so its length is checked. A tuple
-    of names, such as the heads of a layer, and a tuple inside a record may have any length.
+    of names, such as the heads of a layer, and a tuple inside a record may have any length. Inside
+    a record, `is_record` is False.
     """
     if not isinstance(item, tuple | list):
         kinds = set(map(type, examples))

@@ -1,4 +1,4 @@
-"""`run.py --target=NAMES`: the plan of a config on machines that need not be present.
+"""Plans memory and time of a config on machines that need not be present (`run.py --target=NAMES`).
 
 Each target is compiled in a process of its own, because the compilers read environment variables
 when they are loaded:
@@ -57,9 +57,11 @@ def use_no_accelerator() -> None:
 def _plan_in_process(config_file: str, overrides: Mapping[str, str], target: Target) -> Plan:
     fields = [f"--config.{name}={text}" for name, text in overrides.items()]
     command = [sys.executable, "-m", MODULE, target.name, config_file, *fields]
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, **target.environment(), "PYTHONPATH": path}
-    environment["JAX_TRACEBACK_FILTERING"] = "off"  # the last line is the error, not advice
+    python_path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, **target.environment(), "PYTHONPATH": python_path}
+    environment["JAX_TRACEBACK_FILTERING"] = (
+        "off"  # else JAX ends with advice and not with the error
+    )
     process = subprocess.run(command, capture_output=True, text=True, env=environment)
     lines = process.stdout.splitlines()
     if process.returncode == INPUT_ERROR_CODE and lines:
@@ -110,6 +112,7 @@ def plan_config(config_file: str, overrides: Mapping[str, str], target: Target) 
         )
     devices = build.device_settings(config)
     build.use_one_device(config)
+    # A recipe whose phases of training differ from the config's defines `phases_of`.
     phases_of = getattr(recipe, "phases_of", build.phases)
     largest_setup = max((phase.setup for phase in phases_of(config)), key=state_bytes)
     return plan_step(largest_setup, devices, target)

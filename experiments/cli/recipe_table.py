@@ -18,7 +18,7 @@ RECIPES = {
     "train": Recipe(TRAINING, resumes=True),
     "look": Recipe(TRAINING, resumes=True),
     "recall": Recipe((*TRAINING, "recall"), resumes=True),
-    "oneshot": Recipe((*TRAINING[1:], "bayes"), resumes=True),
+    "oneshot": Recipe((*TRAINING[1:], "bayes"), resumes=True),  # without the section "task"
     "measure": Recipe(("task", "data", "model", "partition", "measure"), resumes=False),
     "solve": Recipe(("figure", "data"), resumes=False, uses_seeds=None),
     "posterior": Recipe(("task", "data", "posterior"), resumes=True, uses_seeds=False),

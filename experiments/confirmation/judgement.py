@@ -94,24 +94,20 @@ def _replica(cell: str, number: int) -> str:
     return f"{cell}, replica {number + 1}" if number else cell
 
 
+def _all_replicas(cells: Sequence[str], row: PlannedRow) -> tuple[str, ...]:
+    """Returns the names of cells, each followed by the names of its replicas."""
+    return tuple(_replica(cell, number) for cell in cells for number in range(len(row.cells[cell])))
+
+
 def _with_replicas(item: Item, row: PlannedRow) -> Item:
-    """Returns the item whose means over splits also include the replicas of each split.
+    """Returns the item whose means over splits of the data also include the replicas of each split.
 
     A replica repeats the run of a split with other data. The plan has replicas for a row that needs
     more splits than its item has.
     """
     rules: dict[str, Rule] = {}
     for text, rule in item.rules.items():
-        sides = [
-            side._replace(
-                among=tuple(
-                    _replica(cell, number)
-                    for cell in side.among
-                    for number in range(len(row.cells[cell]))
-                )
-            )
-            for side in rule.sides
-        ]
+        sides = [side._replace(among=_all_replicas(side.among, row)) for side in rule.sides]
         rules[text] = rule._replace(left=sides[0], right=sides[1])
     return item._replace(rules=rules)
 

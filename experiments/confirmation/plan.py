@@ -33,8 +33,8 @@ class PlannedRow(NamedTuple):
     primary: str  # the sentence of its primary rule
     seeds: int  # how many seeds of each run the row is judged by; a run may have more
     limit: str  # why fewer seeds are planned than a power of 90 % needs; "" if they suffice
-    stage: str
-    cells: Mapping[str, tuple[str, ...]]  # cell -> the names of its runs, which are replicas
+    stage: str  # one of `planning.STAGES`, which are run in the order of their letters
+    cells: Mapping[str, tuple[str, ...]]  # cell -> the names of its runs, one for each replica
 
     @property
     def name(self) -> str:
@@ -83,10 +83,7 @@ def read(file: Path) -> Plan:
         content = json.loads(file.read_text())
         plan = Plan(
             content["name"],
-            tuple(
-                PlannedRow(**row | {"cells": {n: tuple(r) for n, r in row["cells"].items()}})
-                for row in content["rows"]
-            ),
+            tuple(map(_row_of_json, content["rows"])),
             {name: PlannedConfig(**run) for name, run in content["runs"].items()},
             content["code"],
             content["hash"],
@@ -101,6 +98,11 @@ def read(file: Path) -> Plan:
     if with_hash(plan).hash != plan.hash:
         raise UserError(f"{file} was edited: its hash does not fit; a plan must not change.")
     return plan
+
+
+def _row_of_json(row: Mapping[str, Any]) -> PlannedRow:
+    cells = {cell: tuple(runs) for cell, runs in row["cells"].items()}
+    return PlannedRow(**row | {"cells": cells})
 
 
 def check(plan: Plan, papers: Mapping[str, Paper]) -> None:
@@ -125,7 +127,7 @@ def check(plan: Plan, papers: Mapping[str, Paper]) -> None:
 
 
 def item_of(papers: Mapping[str, Paper], row: PlannedRow) -> Item:
-    """Returns the item of a planned row; raises UserError if it is gone."""
+    """Returns the item of a planned row; raises UserError if the papers no longer have it."""
     if row.paper not in papers:
         raise unknown("paper of the plan", row.paper, papers)
     items = {item.name: item for item in papers[row.paper].items}
@@ -183,7 +185,8 @@ def _as_json(plan: Plan) -> dict[str, Any]:
         "hash": plan.hash,
         "code": plan.code,
         "rows": [
-            row._asdict() | {"cells": {n: [*r] for n, r in row.cells.items()}} for row in plan.rows
+            row._asdict() | {"cells": {cell: [*runs] for cell, runs in row.cells.items()}}
+            for row in plan.rows
         ],
         "runs": {
             name: run._asdict() | {"overrides": dict(run.overrides)}

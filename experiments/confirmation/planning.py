@@ -58,8 +58,8 @@ def make(name: str, rows: Sequence[Row], headlines: Collection[str] = ()) -> Pla
 def seeds_of_row(row: Row) -> tuple[int, str]:
     """Returns the number of seeds that a row needs, and why a power of 90 % is not reached.
 
-    A rule of an open row that needs too many seeds does not raise the number. The other rules of
-    the row are still decided.
+    In an open row, a rule that needs too many seeds does not raise the number, because the other
+    rules of the row can still be decided.
     """
     needed, limit = LEAST_SEEDS, ""
     for rule, finding in _rules_that_decide(row):
@@ -78,9 +78,10 @@ def _seeds_of_rule(row: Row, rule: Rule, finding: Finding) -> tuple[int, str]:
     """Returns the seeds that a rule needs with the larger test set, or why none suffice."""
     compared = finding.compared
     if compared is None or finding.p == 0 or max(compared.seeds) > MOST_SEEDS:
-        return 0, ""  # exact, or a sample of the config that does not depend on seeds
+        return 0, ""  # exact numbers, or a config whose own sample does not depend on seeds
     cells = [cell for side in rule.sides if side.metric for cell in side.cells]
     growth = min(_test_size(row.records[c])[1] for c in cells)
+    # The error of a test set is proportional to 1 / sqrt(size).
     compared = compared._replace(test=compared.test / growth**0.5)
     return power.seeds_for_rule(rule, compared, ASSUMED_SHARE, MOST_SEEDS)
 
@@ -92,12 +93,13 @@ def _test_size(record: Record) -> tuple[int, float]:
     """
     config = record.config
     size = config["data"].get("test_size", 0) if "data" in config else 0
-    new = size
+    new_size = size
     if config["recipe"] == "train" and config["task"]["name"] == "masked_text":
-        new = max(LARGER_TEST_SET * size, LEAST_TEST_SET)
+        new_size = max(LARGER_TEST_SET * size, LEAST_TEST_SET)
     elif config["recipe"] == "train" and config["data"].get("split") == "hash":
-        new = LARGER_TEST_SET * size
-    return new, new / size if size else 1.0
+        new_size = LARGER_TEST_SET * size
+    growth = new_size / size if size else 1.0
+    return new_size, growth
 
 
 def _seconds_per_seed(row: Row) -> float:
@@ -105,19 +107,24 @@ def _seconds_per_seed(row: Row) -> float:
     records = {cell: row.records[cell] for cell in _needed_cells(row.item) & row.records.keys()}
     if splits := _split_cells(row.item):
         return sum(records[cell].seconds["run"] for cell in splits) / len(splits)
+    # Several cells can share a record, which counts once.
     distinct = {record.where: record for record in records.values()}
-    return sum(
-        record.seconds["run"] / max(len(record.members) or len(record.seeds), 1)
-        for record in distinct.values()
-    )
+    return sum(record.seconds["run"] / _sample_size(record) for record in distinct.values())
+
+
+def _sample_size(record: Record) -> int:
+    """Returns the number of networks of a run, or of seeds if the record lists no networks."""
+    return max(len(record.members) or len(record.seeds), 1)
 
 
 def _split_cells(item: Item) -> set[str]:
+    """Returns the cells that a rule averages over, such as splits of the data."""
     sides = [side for rule in item.rules.values() for side in rule.sides]
     return {cell for side in sides for cell in side.among}
 
 
 def _needed_cells(item: Item) -> set[str]:
+    """Returns the cells that the rules read. A side without a metric is a constant."""
     sides = [side for rule in item.rules.values() for side in rule.sides if side.metric]
     return {cell for side in sides for cell in side.cells}
 
@@ -138,17 +145,26 @@ def _planned_row(row: Row, runs: dict[str, PlannedConfig]) -> PlannedRow:
     """Plans a row, and adds its runs to those of other rows."""
     seeds, limit = seeds_of_row(row)
     needed, splits = _needed_cells(row.item), _split_cells(row.item)
-    copies = math.ceil(seeds / len(splits)) if splits else 1
+    n_replicas = math.ceil(seeds / len(splits)) if splits else 1
     cells = {}
     for name, cell in row.item.cells.items():
         if name in needed and name in row.records:
             record, is_split = row.records[name], name in splits
             cells[name] = tuple(
                 _add_run(cell, record, seeds, is_split, replica, runs)
-                for replica in range(copies if is_split else 1)
+                for replica in range(n_replicas if is_split else 1)
             )
-    names = (row.paper.key, row.item.name, item_digest(row.item), row.verdict)
-    return PlannedRow(*names, row.item.primary_rule, seeds, limit, "", cells)
+    return PlannedRow(
+        paper=row.paper.key,
+        item=row.item.name,
+        digest=item_digest(row.item),
+        verdict=row.verdict,
+        primary=row.item.primary_rule,
+        seeds=seeds,
+        limit=limit,
+        stage="",
+        cells=cells,
+    )
 
 
 def _add_run(
@@ -194,7 +210,7 @@ def _work(record: Record, seeds: int) -> float:
     """Returns the time of the planned run as a multiple of the recorded one."""
     if not seeds:
         return 1.0
-    return seeds / max(len(record.members) or len(record.seeds), 1)
+    return seeds / _sample_size(record)
 
 
 def _can_be_decided(row: Row) -> bool:

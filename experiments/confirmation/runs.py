@@ -1,8 +1,8 @@
 """The runs of a plan: their seeds, their jobs and their records.
 
 Seeds are drawn from the plan's hash, so nobody can have seen or chosen them. Runs that shared a
-seed or a data seed in the exploration share the drawn one too. So they are compared seed by seed
-again.
+seed or a data seed in the exploration also share the drawn seed. So they can again be compared seed
+by seed.
 """
 
 import hashlib
