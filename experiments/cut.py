@@ -136,10 +136,10 @@ def _load(arguments: Any, folder: Path | None) -> tuple[Model, Any]:
             f"{source} does not predict a next token: it is not causal, or its inputs are vectors."
         )
     tokenizer = text.tokenizer_of(folder or source, model.spec.vocab_size)
-    against = (next_token.NO_TOKEN, "")
+    against, note = next_token.NO_TOKEN, ""
     if arguments.against:
-        against = next_token.first_token(tokenizer, arguments.against)
-    return Model(model, params, tokenizer, *against), config
+        against, note = next_token.first_token(tokenizer, arguments.against)
+    return Model(model, params, tokenizer, against, note), config
 
 
 def _cut(arguments: Any, loaded: Model, fraction: float, folder: Path | None, config: Any) -> int:
@@ -175,7 +175,10 @@ def _print_notes(prompts: next_token.PromptBatch, loaded: Model) -> None:
 
 
 def _compare(loaded: Model, cut, prompt: next_token.PromptBatch, top: int) -> list[str]:
-    """Prints the likeliest next tokens of both models; returns which have no finite logits."""
+    """Prints the likeliest next tokens of both models; returns models without finite logits.
+
+    `cut` has the parameters of the cut model.
+    """
     log_p = {
         name: next_token.log_probabilities(loaded.model, params, prompt)
         for name, params in ((FULL, loaded.params), (CUT, cut))
@@ -187,8 +190,8 @@ def _compare(loaded: Model, cut, prompt: next_token.PromptBatch, top: int) -> li
     for name, log_p_1xV in log_p.items():
         if name not in undefined:
             tokens += [*np.argsort(-log_p_1xV[0])[:top]]
-    named = (*prompt.targets_B, loaded.against)
-    tokens += [token for token in named if token != next_token.NO_TOKEN]
+    answers = (*prompt.targets_B, loaded.against)
+    tokens += [token for token in answers if token != next_token.NO_TOKEN]
     table = Table("next token", "p", "rank", "p cut", "rank cut", box=None, pad_edge=False)
     for token in dict.fromkeys(int(token) for token in tokens):
         cells = []
@@ -234,14 +237,15 @@ def _search(arguments, loaded: Model, fractions: list[float]) -> int:
         "prompts": laser_search.prompts_fingerprint(prompts),
         "against": loaded.against,
     }
-    row_file, line = RowFile(arguments.out, settings), StatusLine()
-    done = row_file.read()
+    row_file = RowFile(arguments.out, settings)
+    status_line = StatusLine()
+    all_rows = row_file.read()  # also those of earlier searches in this folder
     cuts = {(matrix, fraction) for matrix in matrices for fraction in fractions}
     cuts.add(laser_search.UNCUT)
 
     def rows() -> list[dict[str, Any]]:
-        """Returns the rows of this search; the file may also have those of other cuts."""
-        return [row for row in done if (row["matrix"], row["fraction"]) in cuts]
+        """Returns the rows of this search only."""
+        return [row for row in all_rows if (row["matrix"], row["fraction"]) in cuts]
 
     try:
         for row in laser_search.search(
@@ -251,20 +255,20 @@ def _search(arguments, loaded: Model, fractions: list[float]) -> int:
             matrices,
             fractions,
             loaded.against,
-            done,
+            all_rows,
             arguments.at_once,
         ):
             row_file.append(row)
-            done.append(row)
-            if line.is_due():
+            all_rows.append(row)
+            if status_line.is_due():
                 matrix = row["matrix"] or "nothing cut"
-                line.show(f"{len(rows())} of {len(cuts)} rows  {matrix}")
+                status_line.show(f"{len(rows())} of {len(cuts)} rows  {matrix}")
     finally:
-        line.close()
+        status_line.close()
     laser_tables.print_rows(rows(), arguments.top, sort)
     laser_tables.print_best_layers(rows(), sort)
     _print_notes(prompts, loaded)
-    print(f"all {len(done)} rows: {row_file.file}")
+    print(f"all {len(all_rows)} rows: {row_file.file}")
     undefined = [row for row in rows() if "reason" in row]
     if undefined:
         where = f"in {len(undefined)} of {len(rows())} rows"

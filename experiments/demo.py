@@ -49,7 +49,8 @@ def main(argv: Sequence[str], shown: Sequence[Headline] = HEADLINES) -> int:
     default_on_cpu = min(2, os.cpu_count() or 1)
     devices.add_flags(parser, default_on_cpu)
     args = parser.parse_args(argv)
-    root, began = args.workdir, time.monotonic()
+    root = args.workdir
+    began = time.monotonic()
     slots = devices.slots_from_flags(args, default_on_cpu)
     shortest_first = sorted(shown, key=Headline.seconds)
     jobs = {
@@ -61,7 +62,7 @@ def main(argv: Sequence[str], shown: Sequence[Headline] = HEADLINES) -> int:
     cpu_time = duration(sum(map(remaining_seconds, unfinished)))
     print(f"{counted(len(unfinished), 'run')}, about {cpu_time} of CPU time")
     code = run_all(unfinished, slots, describe_success=ResultPrinter(shown, jobs))
-    if code > 1:
+    if code > 1:  # a signal stopped the runs
         return code
     page = root / "report.html"
     problem = write_opening(root, shown, jobs) or build_page(page, root)
@@ -135,8 +136,8 @@ def provenance(headline: Headline, jobs: Mapping[str, Job]) -> str:
     results = [Workdir(job.workdir).read("result.json") for job in finished]
     seed_counts = {len(result.get("seeds", [])) for result in results} - {0}
     seeds = [counted(n, "seed") for n in sorted(seed_counts)]
-    changed = max(len(part.overrides.keys() - {"n_seeds"}) for part in parts)
-    return ", ".join([f"scale {' and '.join(scales)}", *seeds]) + differing_settings(changed)
+    n_changed = max(len(part.overrides.keys() - {"n_seeds"}) for part in parts)
+    return ", ".join([f"scale {' and '.join(scales)}", *seeds]) + differing_settings(n_changed)
 
 
 def write_opening(root: Path, shown: Sequence[Headline], jobs: Mapping[str, Job]) -> str:
@@ -191,6 +192,7 @@ def recorded_verdict(paper: str, item: str) -> str:
     page = ROOT / f"docs/results/{paper}.md"
     text = page.read_text() if page.is_file() else ""
     section = text.partition(f"\n## {item}\n")[2]
+    # The verdict is the first bold text of the section.
     return section.partition("**")[2].partition("**")[0]
 
 
@@ -217,8 +219,8 @@ def page_link(headline: Headline, jobs: Mapping[str, Job], page: Path) -> str:
     section = text.partition(f'id="{anchor}"')[2].partition("</section>")[0]
     if any(jobs[part.name].workdir.name in section for part in headline.parts.values()):
         return f"{page}#{anchor}"
-    paper = f"paper-{headline.paper.replace('_', '-')}"
-    return f"{page}#{paper}" if f'id="{paper}"' in text else str(page)
+    paper_anchor = f"paper-{headline.paper.replace('_', '-')}"
+    return f"{page}#{paper_anchor}" if f'id="{paper_anchor}"' in text else str(page)
 
 
 if __name__ == "__main__":

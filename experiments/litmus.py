@@ -112,9 +112,9 @@ def jobs_of(args: Namespace, config: str, root: Path) -> dict[str, Job]:
     overrides = {"n_seeds": str(args.seeds)}
     if args.rates:
         overrides["optim.learning_rate"] = args.rates
-    more = f",{arguments}" if arguments else ""
+    more_arguments = f",{arguments}" if arguments else ""
     texts = {
-        variant: f"{file}:variant={variant},scale={args.scale}{more}"
+        variant: f"{file}:variant={variant},scale={args.scale}{more_arguments}"
         for variant in dict.fromkeys(variants)
     }
     configs = {}

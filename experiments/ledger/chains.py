@@ -1,4 +1,4 @@
-"""Trust in sampled numbers: a record counts only if its Markov chains converged.
+"""Decides whether sampled numbers count: the Markov chains of their record must have converged.
 
 A posterior run judges its chains and stores `trusted`. Older records store diagnostics only, which
 are judged here. Points of a figure that were sampled without diagnostics have no known error.
@@ -26,14 +26,15 @@ def distrust(content: Mapping[str, Any]) -> str:
 
 
 def trusted_metrics(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the metrics and timings of a record, of which sampled ones may lose their errors.
+    """Returns the metrics and timings of a record, with standard errors only if they are known.
 
     Sampled metrics of a figure without diagnostics get no standard error. Older records have their
     timings among the metrics.
     """
-    timing, figure = content.get("timing") or {}, content["config"].get("figure", {})
-    timing = {name: {"mean": value, "sem": None, "n": 0} for name, value in timing.items()}
-    metrics = content["metrics"] | timing
+    figure = content["config"].get("figure", {})
+    timing = content.get("timing") or {}
+    timing_metrics = {name: {"mean": value, "sem": None, "n": 0} for name, value in timing.items()}
+    metrics = content["metrics"] | timing_metrics
     sampled = SAMPLED.get(figure.get("name", "")) if isinstance(figure, Mapping) else None
     if sampled is None or content.get("diagnostics"):
         return metrics

@@ -19,7 +19,7 @@ def matching_items(pairs: Sequence[tuple[str, str]], name: str) -> list[tuple[st
         names = names_beginning_with([item for _, item in pairs], name)
         selected = [(paper, item) for paper, item in pairs if item in names]
     if not selected:
-        papers = {paper: None for paper, _ in pairs}
+        papers = list(dict.fromkeys(paper for paper, _ in pairs))
         hint = did_you_mean(name, [*papers, *choices(item for _, item in pairs)])
         raise UserError(
             f"no paper, table or figure is called {name!r}.{hint} The papers are "
@@ -29,13 +29,18 @@ def matching_items(pairs: Sequence[tuple[str, str]], name: str) -> list[tuple[st
 
 
 def names_beginning_with(names: Sequence[str], beginning: str) -> list[str]:
-    """Returns the names that begin with `beginning`, upper or lower case.
+    """Returns the names that begin with `beginning`, in upper or lower case.
 
-    If `beginning` ends with a whole word in some of them, only these are returned. "Table 2"
+    If `beginning` ends at the end of a word in some names, only these are returned. "Table 2"
     selects "Table 2, k-hop" and not "Table 20"; "Table 2, k" selects "Table 2, k-hop".
     """
     matches = [name for name in names if beginning and name.lower().startswith(beginning.lower())]
-    return [name for name in matches if not name[len(beginning) :][:1].isalnum()] or matches
+
+    def ends_at_word(name: str) -> bool:
+        next_character = name[len(beginning) : len(beginning) + 1]
+        return not next_character.isalnum()
+
+    return list(filter(ends_at_word, matches)) or matches
 
 
 def choices(names: Iterable[str]) -> list[str]:

@@ -31,7 +31,7 @@ class Pair(NamedTuple):
     metric: str
     rerun: dict[str, Any]  # {"mean", "sem", "n"}
     recorded: dict[str, Any]
-    published: float | None
+    published: float | None  # the paper's number
     difference: Difference  # rerun - recorded
     verdict: str
 
@@ -51,10 +51,10 @@ def pairs(row: Row, cell: str, rerun: Record) -> list[Pair]:
     """Compares the metrics of a cell that the ledger shows and that both runs have."""
     record, compared = row.records[cell], []
     for line in tables.lines(row):
-        value = rerun.metrics.get(line.metric)
-        if line.cell != cell or not line.value or not value:
+        rerun_value, recorded_value = rerun.metrics.get(line.metric), line.value
+        if line.cell != cell or not recorded_value or not rerun_value:
             continue
-        if line.value["mean"] is not None and value["mean"] is not None:
+        if recorded_value["mean"] is not None and rerun_value["mean"] is not None:
             compared.append(compare_metric(cell, line.metric, rerun, record, line.published))
     return compared
 

@@ -83,19 +83,20 @@ def judge(
     """
     records, problems = {}, []
     sides = [side for rule in item.rules.values() for side in rule.sides]
-    # Cells whose rules are about divergence: that seeds diverge is no problem of these cells.
+    # In cells with a rule about divergence, seeds that diverge are no problem.
     expected_to_diverge = {side.cell for side in sides if side.metric == DIVERGED}
     for name, cell in item.cells.items():
         for scale in dict.fromkeys((*cell.scales, *also)):
             try:
-                same = by_key.get(cell_key(cell, scale), [])
+                candidates = by_key.get(cell_key(cell, scale), [])
             except UserError as error:
                 problems.append(f"{name}: {error}")
                 break
-            if same:
-                records[name] = max(same, key=lambda record: len(record.seeds))
-                if len(same) > 1:
-                    problems.append(f"{name}: {len(same)} records; the one of most seeds is shown.")
+            if candidates:
+                n = len(candidates)
+                records[name] = max(candidates, key=lambda record: len(record.seeds))
+                if n > 1:
+                    problems.append(f"{name}: {n} records; the one of most seeds is shown.")
                 if name not in expected_to_diverge:
                     problems += _divergence_problem(name, records[name])
                 break
@@ -105,10 +106,12 @@ def judge(
     if records and item.baseline and item.baseline not in baselines:
         problems.append(str(unknown("baseline", item.baseline, baselines)))
     verdict = overall(findings)
-    if item.defines or (item.needs and not item.rules):
-        verdict = DEFINITION if item.defines else MISSING
-    flags = _flags_of(item, [*records.values()])
-    return Row(paper, item, records, findings, verdict, problems, checks=checks, flags=flags)
+    if item.defines:
+        verdict = DEFINITION
+    elif item.needs and not item.rules:
+        verdict = MISSING
+    row_flags = _flags_of(item, [*records.values()])
+    return Row(paper, item, records, findings, verdict, problems, checks=checks, flags=row_flags)
 
 
 def _flags_of(item: Item, records: list[Record]) -> tuple[str, ...]:
@@ -129,7 +132,7 @@ def _flags_of(item: Item, records: list[Record]) -> tuple[str, ...]:
 def judge_records(
     item: Item, records: Mapping[str, Record], problems: list[str] | None = None
 ) -> list[Finding]:
-    """Returns the verdict of each rule of an item on records by cell, and adds to `problems`."""
+    """Judges each rule of an item by the records of its cells; appends to `problems`."""
     problems = [] if problems is None else problems
     return [_judged(records, text, rule, problems) for text, rule in item.rules.items()]
 

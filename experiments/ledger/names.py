@@ -64,7 +64,7 @@ def _is_on_disk(name: str) -> bool:
 
 @functools.cache
 def groups(task: Task) -> tuple[str, ...]:
-    """Returns the names of a task's groups of examples from shapes alone."""
-    one = jax.eval_shape(lambda: task.example(jax.random.key(0), jnp.int32(0)))
-    batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), one)
+    """Returns the names of a task's groups of examples, without computing an example."""
+    example = jax.eval_shape(lambda: task.example(jax.random.key(0), jnp.int32(0)))
+    batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), example)
     return tuple(jax.eval_shape(task.groups, batch))

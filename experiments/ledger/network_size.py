@@ -23,10 +23,10 @@ def sizes(row: Row) -> str:
             # Overrides of the width shrink our networks; the scale "paper" has the paper's width.
             overrides = {n: v for n, v in cell.overrides.items() if n != "model.width"}
             try:
-                paper = flags.load_with_overrides(config_string(cell, "paper"), overrides)
+                paper_config = flags.load_with_overrides(config_string(cell, "paper"), overrides)
             except UserError:  # the config has no scale "paper"
                 return ours
-            return f"{ours} of {network_size(flags.to_dict(paper))}"
+            return f"{ours} of {network_size(flags.to_dict(paper_config))}"
     return ""
 
 
@@ -36,8 +36,8 @@ def network_size(config: Mapping[str, Any]) -> str:
     A figure of several models has the size of the first.
     """
     section = config.get("model") or config.get("figure") or {}
-    models = section.get("models") or {"": section}
-    model = next(iter(models.values()))
+    models = section.get("models") or {"": section}  # of a single model, the section is its config
+    model, *_ = models.values()
     width = model.get("width") or _range(model.get("widths") or ())
     layers = _range(section.get("depths") or ()) if "models" in section else ""
     parts = [width, layers or model.get("layers") or _list_length(model)]

@@ -1,7 +1,7 @@
 """The number of seeds that decides a rule with a probability of 90 %.
 
-Seeds shrink the spread between seeds, not the error of the test set. If the test set alone is too
-uncertain, no number of seeds decides the rule.
+More seeds reduce the error from the spread between seeds, but not the error of the test set. If the
+error of the test set is too large, no number of seeds decides the rule.
 """
 
 import math
@@ -30,7 +30,8 @@ def seeds_for_rule(
       (seeds, ""), or (0, the reason) if no number up to `most` suffices.
     """
     gap = abs(compared.gap) if rule.within else compared.gap
-    n, distance = max(compared.seeds), share * abs(gap - rule.by)
+    n = max(compared.seeds)
+    distance = share * abs(gap - rule.by)
     if not n:
         return 0, "no number of it depends on seeds"
     if math.isinf(compared.half):
@@ -39,11 +40,12 @@ def seeds_for_rule(
         share_is_left = not rule.right.metric
         is_above = (gap > rule.by) == share_is_left
         signed_distance = distance if is_above else -distance
+        # The assumed distance over `share` is the observed distance.
         border = compared.share - signed_distance / share
         return seeds_for_share(border + signed_distance, border, most), ""
     if quantile(math.inf) * compared.test >= distance:
         return 0, TEST_SET
-    spread = compared.sem * math.sqrt(n)
+    spread = compared.sem * math.sqrt(n)  # the standard deviation between seeds
     for seeds in range(2, most + 1):
         if power(distance, spread, compared.test, seeds) >= POWER:
             return seeds, ""
@@ -86,10 +88,11 @@ def seeds_for_share(share: float, border: float, most: int = MAX_SEEDS) -> int:
     for seeds in range(2, most + 1):
         intervals = [clopper_pearson(hits / seeds, seeds) for hits in range(seeds + 1)]
         if share > border:
-            # So many seeds with the outcome are needed for an interval above the border.
+            # The least number of seeds with the outcome whose interval lies above the border.
             least_hits = sum(low <= border for low, _ in intervals)
             probability = 1 - float(bdtr(least_hits - 1, seeds, share))
         else:
+            # The largest number of seeds with the outcome whose interval lies below it, or -1.
             most_hits = sum(high < border for _, high in intervals) - 1
             probability = float(bdtr(most_hits, seeds, share)) if most_hits >= 0 else 0.0
         if probability >= POWER:

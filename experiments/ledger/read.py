@@ -30,10 +30,11 @@ def load(folder: Path) -> tuple[list[Record], list[str]]:
     records, problems = [], []
     for file in sorted(folder.glob("*.json")):
         try:
-            content, curve_file = validate_record.content(file), companion(file, ".curves.csv")
-            logged = curves.CurveFile(curve_file) if curve_file.exists() else {}
+            content = validate_record.content(file)
+            curve_file = companion(file, ".curves.csv")
+            logged_curves = curves.CurveFile(curve_file) if curve_file.exists() else {}
             files = {"figure": companion(file, ".png"), "table": companion(file, ".csv")}
-            records.append(_record(content, logged, file, files, problems))
+            records.append(_record(content, logged_curves, file, files, problems))
         except Exception as error:  # a foreign file may raise anything and must not stop the rest
             problems.append(_problem(file.name, error))
     return records, problems
@@ -50,9 +51,10 @@ def load_runs(folder: Path) -> tuple[list[Record], list[str]]:
             for name in ("result.json", "config.json", "metrics.jsonl"):
                 if (workdir / name).exists():
                     validate_record.regular_file(workdir / name)
-            logged = curves.checked(curves.of_rows(workdir.rows()))
+            logged_curves = curves.checked(curves.of_rows(workdir.rows()))
             files = {"figure": workdir / "figure.png", "table": workdir / "arrays.npz"}
-            records.append(_record(as_json(workdir), logged, file.parent, files, problems))
+            content = as_json(workdir)
+            records.append(_record(content, logged_curves, file.parent, files, problems))
         except Exception as error:
             problems.append(_problem(_short_path(file.parent), error))
     if not records and not problems:
@@ -102,22 +104,31 @@ def _loaded(config_file: str, overrides: str) -> str:
 
 
 def _record(
-    content: Any, logged, where: Path, files: dict[str, Path], problems: list[str]
+    content: Any, logged_curves, where: Path, files: dict[str, Path], problems: list[str]
 ) -> Record:
+    """Returns the record of a JSON value; appends to `problems` for damaged companion files.
+
+    Args:
+      content: the JSON value.
+      logged_curves: the training curves.
+      where: the file or the run folder.
+      files: companion files by field of `Record`, which need not exist.
+      problems: lines for damaged companion files are appended.
+    """
     present: dict[str, Any] = {name: file for name, file in files.items() if file.exists()}
-    record = Record.from_json(content, curves=logged, where=_short_path(where), **present)
-    damaged = {}
-    damages = {"figure": "the figure is damaged", "table": "the figure's numbers are damaged"}
-    for name, damage in damages.items():
+    record = Record.from_json(content, curves=logged_curves, where=_short_path(where), **present)
+    cleared: dict[str, Any] = {}  # fields of damaged files become None
+    messages = {"figure": "the figure is damaged", "table": "the figure's numbers are damaged"}
+    for name, message in messages.items():
         try:
             _check_companion(name, record)
         except Exception as error:
-            where_it_is = _short_path(present[name])
-            problems.append(_problem(f"{where_it_is}: {damage} and not shown", error))
-            damaged[name] = None
+            path = _short_path(present[name])
+            problems.append(_problem(f"{path}: {message} and not shown", error))
+            cleared[name] = None
     reason = stale(record) or chains.distrust(content)
     metrics, members = chains.trusted_metrics(content), PackedList(record.members)
-    return replace(record, stale=reason, metrics=metrics, members=members, **damaged)
+    return replace(record, stale=reason, metrics=metrics, members=members, **cleared)
 
 
 def _check_companion(name: str, record: Record) -> None:

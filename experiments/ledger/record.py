@@ -56,16 +56,17 @@ class Record:
             raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
         validate_record.check_content(content)
         content = content | {"curves": {} if curves is None else curves}
-        needed: dict[str, Any] = {
+        # The types of the fields without a default.
+        required: dict[str, Any] = {
             f.name: get_origin(f.type) or f.type
             for f in fields(cls)
             if f.default is f.default_factory is MISSING
         }
-        for name, kind in needed.items():
+        for name, kind in required.items():
             if not isinstance(content.get(name), kind):
                 got = f"{content.get(name)!r:.40}"
                 raise ValueError(f"{name!r} should be a {kind.__name__}, it is {got}")
-        values = {name: content[name] for name in needed}
+        values = {name: content[name] for name in required}
         optional = {name: content[name] for name in ("steps", "alarms") if name in content}
         record = cls(**values, **optional, **companions)
         if "arguments" not in record.config:
@@ -132,7 +133,7 @@ class Record:
 
 
 def key(config: Mapping[str, Any]) -> str:
-    """Returns the hash of a config without its number of seeds; equal keys are one cell."""
+    """Returns the hash of a config without its number of seeds; records of a cell share it."""
     return config_hash(
         build.config_identity({n: value for n, value in config.items() if n != "n_seeds"})
     )
@@ -163,10 +164,10 @@ def at_the_edge(record: Record, by: float = 0.01) -> bool:
     """
     by_rate: dict[float, list[float]] = {}
     for member in record.members:
-        name, score = validated(member)
+        metric, score = validated(member)
         rate: Any = member.get("learning_rate")
         if validate_record.is_number(score) and validate_record.is_number(rate):
-            by_rate.setdefault(rate, []).append(-score if name == "loss" else score)
+            by_rate.setdefault(rate, []).append(-score if metric == "loss" else score)
     scores = [sum(by_rate[rate]) / len(by_rate[rate]) for rate in sorted(by_rate)]
     if len(scores) < 2 or max(scores) > CEILING:
         return False
@@ -186,6 +187,7 @@ def _is_number_or_null(value: Any) -> bool:
 
 
 def _literal(value: Any) -> str:
+    """Returns a text that is the same for equal values, such as "[1e-3]" and (0.001,)."""
     try:
         return str(flags.to_tuples(ast.literal_eval(flags.format_value(value))))
     except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -1,4 +1,4 @@
-"""Sentences about all rows: a lead for each paper, corrected decisions, late rules."""
+"""Sentences about all rows: each paper's items by verdict, corrected decisions, late rules."""
 
 from collections.abc import Sequence
 
@@ -31,13 +31,13 @@ def groups(rows: Sequence[Row], paper: str) -> dict[str, list[tuple[Row, str]]]:
     """
     paper_rows = [row for row in rows if row.paper.key == paper]
     claimed = distinct_claims(paper_rows)
-    own = [row for row in paper_rows if OURS in row.item.flags]
+    own_questions = [row for row in paper_rows if OURS in row.item.flags]
     others = [row for row in paper_rows if not (row.item.is_distinct or OURS in row.item.flags)]
     grouped = {
         head: [(row, "") for row in claimed if row.verdict == verdict]
         for verdict, head in LEADS.items()
     }
-    grouped["Our own questions"] = [(row, f" ({row.verdict})") for row in own]
+    grouped["Our own questions"] = [(row, f" ({row.verdict})") for row in own_questions]
     grouped["Not counted"] = [(row, f" ({row.verdict})") for row in others]
     return {head: members for head, members in grouped.items() if members}
 
@@ -59,8 +59,8 @@ def decisions_after_correction(rows: Sequence[Row]) -> str:
     parts = []
     for family, method in ((PRIMARY, "Holm's"), (SECONDARY, "Benjamini and Hochberg's")):
         tested = [finding for finding in decided if finding.family == family]
-        stand = sum(finding.q <= 1 - LEVEL for finding in tested)
-        parts.append(f"{method} method keeps {stand} of {len(tested)} {family} rules")
+        n_kept = sum(finding.q <= 1 - LEVEL for finding in tested)
+        parts.append(f"{method} method keeps {n_kept} of {len(tested)} {family} rules")
     exact = sum(finding.p == 0 for finding in decided)
     return (
         f"{len(decided)} rules are decided, each at 95 %; {exact} of them compare exact numbers. "

@@ -65,16 +65,24 @@ def lines(row: Row) -> list[Line]:
         rules = (*row.item.rules.values(), *row.item.checks.values())
         sides = [s for rule in rules for s in rule.sides if name in s.cells]
         rule_metrics = dict.fromkeys(side.metric for side in sides if not side.is_baseline)
-        trivial = [row.item.baseline, *(side.metric for side in sides if side.is_baseline)]
+        candidates = [row.item.baseline, *(side.metric for side in sides if side.is_baseline)]
         for metric in _metrics(row, record, rule_metrics):
-            published, baselines = None, {}
-            if metric == row.item.metric:
-                published, baselines = cell.published, record.baselines if record else {}
-            baseline = next((b for b in trivial if b in baselines), "")
-            value = record.metrics.get(metric) if record else None
-            numbers = (published, value, baselines.get(baseline))
-            verdict = verdict_of(row, name, metric)
-            shown.append(Line(name, metric, *numbers, baseline, verdict, record, stale))
+            # Only the item's metric has a published number and a baseline.
+            is_of_item = metric == row.item.metric
+            baselines = record.baselines if is_of_item and record else {}
+            baseline_name = next((b for b in candidates if b in baselines), "")
+            line = Line(
+                cell=name,
+                metric=metric,
+                published=cell.published if is_of_item else None,
+                value=record.metrics.get(metric) if record else None,
+                baseline=baselines.get(baseline_name),
+                baseline_name=baseline_name,
+                verdict=verdict_of(row, name, metric),
+                record=record,
+                stale=stale,
+            )
+            shown.append(line)
     return shown
 
 
@@ -172,7 +180,7 @@ def measured(value: dict[str, Any] | None) -> str:
     if value is None:
         return "-"
     mean, sem = value["mean"], value["sem"]
-    # The standard error of equal numbers is a rounding error.
+    # If all seeds have the same number, its standard error is only a rounding error.
     hidden = mean is None or sem is None or 0 < sem < 1e-12 * abs(mean)
     return with_error(mean, None if hidden else sem)
 
@@ -213,7 +221,8 @@ def ledger_as_csv(rows: Sequence[Row]) -> str:
 
 def _csv_cells(line: Line) -> list[Any]:
     """Returns the cells of a line, with the nine significant digits of a float32."""
-    value, record = line.value or {"mean": None, "sem": None, "n": None}, line.record
+    value = line.value or {"mean": None, "sem": None, "n": None}
+    record = line.record
     values = (line.published, value["mean"], value["sem"], value["n"], line.baseline)
     numbers = [float(f"{x:.9g}") if isinstance(x, float) else x for x in values]
     texts = [record.scale if record else "", line.verdict, line.baseline_name]
@@ -246,12 +255,15 @@ def _metrics(row: Row, record: Record | None, rule_metrics: dict[str, None]) -> 
     """Returns the metrics to show of a cell.
 
     A cell with a record shows the metric of the item and those of its rules, if the record has
-    them. A cell without a record shows one metric: that of the item if the item's rules use it, or
-    else the first metric of the rules about this cell. It is "" if no rule is about this cell.
+    them. A cell without a record shows one metric: that of the item if the item's rules use it or
+    the item has no rules, and else the first metric of the rules about this cell. It is "" if no
+    rule is about this cell.
     """
     if record is None:
         of_all_rules = {side.metric for rule in row.item.rules.values() for side in rule.sides}
         is_used = row.item.metric in {*rule_metrics, *of_all_rules} or not of_all_rules
-        return [row.item.metric] if is_used else [*rule_metrics][:1] or [""]
+        if is_used:
+            return [row.item.metric]
+        return [*rule_metrics][:1] or [""]
     names = [name for name in (row.item.metric, *rule_metrics) if name in record.metrics]
     return list(dict.fromkeys(names)) or list(record.metrics)[:MAX_METRICS]

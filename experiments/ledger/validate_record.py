@@ -82,8 +82,10 @@ def check_picture(png: bytes) -> None:
     """Raises unless the bytes are a complete PNG with valid checksums and a bounded size."""
     if not png.startswith(b"\x89PNG\r\n\x1a\n"):
         raise ValueError("it is not a PNG")
-    start, kinds = 8, []  # of each chunk: 4 bytes of size, 4 of kind, the data, 4 of checksum
+    # After 8 bytes follow chunks: 4 bytes of size, 4 of kind, the data, 4 of checksum.
+    start, kinds = 8, []
     while start < len(png):
+        # A size that is cut off becomes huge, so that the chunk counts as damaged.
         (size,) = struct.unpack(">I", png[start : start + 4].ljust(4, b"\xff"))
         end = start + 8 + size
         body, crc = png[start + 4 : end], png[end : end + 4]
@@ -91,6 +93,7 @@ def check_picture(png: bytes) -> None:
             raise ValueError("a part of it is damaged")
         kinds.append(body[:4])
         start = end + 4
+    # The first chunk, IHDR, begins with the width and the height.
     wide, high = struct.unpack(">II", png[16:24]) if kinds[:1] == [b"IHDR"] else (0, 0)
     if kinds[-1:] != [b"IEND"] or not 0 < max(wide, high) <= MAX_PICTURE_SIDE:
         raise ValueError(f"it has no end, or {wide} x {high} pixels")
@@ -125,7 +128,7 @@ def rows(table: str) -> list[list[str]]:
 
 
 def _sorted_json(value: Any) -> str:
-    """Returns `dumps` of a value of JSON types, which need no conversion."""
+    """Returns the text of `dumps`, without converting a value that has only JSON types."""
     try:
         return json.dumps(value, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError):  # NaN and infinity, which become null

@@ -87,7 +87,8 @@ def smallest_png(figure: Path) -> bytes:
 
     content = figure.read_bytes()
     with Image.open(io.BytesIO(content)) as image:
-        transparent, flat = image.convert("RGBA"), Image.new("RGB", image.size, "white")
+        transparent = image.convert("RGBA")
+        flat = Image.new("RGB", image.size, "white")
         flat.paste(transparent, mask=transparent.getchannel("A"))
     return min(content, *(_png(picture) for picture in (flat, *_fewer_colours(flat))), key=len)
 
@@ -136,13 +137,15 @@ def rows(array: np.ndarray, max_values: int = 0) -> Iterator[list[str]]:
             axis[:: _step(axis)] for axis in axes[-2:]
         ]
     is_real = np.issubdtype(array.dtype, np.inexact)
+    # A single number has no axes, and so no slice in its indices.
+    last_slice = [f"{axis.start}:{axis.stop}:{axis.step}" for axis in axes[-1:]]
+    last_entries = axes[-1] if axes else slice(None)
     for index in itertools.product(*axes[:-1]):
-        columns = [f"{r.start}:{r.stop}:{r.step}" for r in axes[-1:]]  # none for a single number
-        values = np.atleast_1d(array[index])[axes[-1] if axes else slice(None)]
+        values = np.atleast_1d(array[index])[last_entries]
         numbers = [f"{x:.5g}" if is_real else str(x) for x in values]
-        yield [" ".join([*map(str, index), *columns]), *numbers]
+        yield [" ".join([*map(str, index), *last_slice]), *numbers]
 
 
 def _step(axis: range) -> int:
     """Returns the smallest step that leaves at most MAX_AXIS_ENTRIES of an axis."""
-    return -(-len(axis) // MAX_AXIS_ENTRIES) or 1
+    return -(-len(axis) // MAX_AXIS_ENTRIES) or 1  # rounded up; 1 for an empty axis
