@@ -68,13 +68,8 @@ from jaxformer.core.errors import UserError
 from jaxformer.runtime import processes
 from jaxformer.runtime.command_line import Parser, command, count, seconds
 
-FIELDS = (
-    "steps",
-    "batch_size",
-    "width",
-    "layers",
-    "heads",
-)  # flags of a task's training and network
+# Flags of a task's training and network.
+FIELDS = ("steps", "batch_size", "width", "layers", "heads")
 
 
 @command

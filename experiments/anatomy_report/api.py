@@ -208,7 +208,7 @@ def examine_training(
 def examined(
     report: Report, study: Study, run: str | Path | None, write_line: Callable[[str], None]
 ) -> Report:
-    """Adds the effects of the network's components to the report, if they can be measured."""
+    """Returns the report with the effects of the network's components, if they are measurable."""
     network = study.subject.network
     if run is None:
         key = jax.random.fold_in(jax.random.key(0), 0)  # the key of the member with seed 0

@@ -60,8 +60,8 @@ def sentences(inside: Inside, decided: Sequence[DecidedEffect]) -> list[tuple[st
     Returns:
       (sentence, the effect that it states)
     """
-    used = {d.effect.method for d in decided}
-    method = next((name for name in STATED if name in used), None)
+    used_methods = {d.effect.method for d in decided}
+    method = next((name for name in STATED if name in used_methods), None)
     shown = [d for d in decided if d.is_decided and d.effect.method == method]
     largest = _largest_by_sign([d.effect for d in decided if d.is_decided])
     stated: list[Effect] = []

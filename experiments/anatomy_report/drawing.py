@@ -1,8 +1,8 @@
 """The drawing of a network as boxes, each coloured by what is lost without its part.
 
 The same boxes are drawn as SVG, whose colours follow the page (light or dark), and with matplotlib.
-A view selects the variant that a box shows. The default view shows the network without the part. If
-this variant is open or was not tried, it shows the network with the part frozen.
+A view selects the variant that a box shows. The default view shows the variant with the part
+removed. If this variant is open or was not tried, it shows the variant with the part frozen.
 """
 
 import textwrap
@@ -28,7 +28,7 @@ from experiments.anatomy_report.sentences import Sentence, unbroken
 WITHOUT = "without it"
 VIEWS = (WITHOUT, FROZEN, REMOVED, ONLY)
 FRAMES = (ATTENTION, MLP)  # the parts whose boxes contain the boxes of their own parts
-WIDTH = 360  # of the drawing. A size is in pixels in the SVG, in points in the figure.
+WIDTH = 360  # of the drawing. Sizes are pixels in the SVG and points in the matplotlib figure.
 BOX, GAP = 46, 8  # the height of a box, and the distance between two boxes
 NOTE_HEIGHT, HEADING_HEIGHT = 14, 26
 # Sentences beside the drawing: their width, the height of a line, the letters of a line.

@@ -50,7 +50,7 @@ def with_inside(
     initial: Any = None,
     heads: bool = True,
 ) -> Report:
-    """Adds to the report the effects of a network's components and the attention of its heads.
+    """Returns the report with the effects of a network's components and the attention of heads.
 
     Args:
       report: the report so far.

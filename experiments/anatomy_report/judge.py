@@ -10,8 +10,7 @@ open       the interval contains the border
 
 The p values of all cells are corrected together (Benjamini and Hochberg), so that at most 5 % of
 the decided cells are expected to be wrong. An open cell gets more seeds and is judged again, up to
-LOOKS times in all. Each p value is multiplied by LOOKS, because repeated looks find more chance
-results.
+LOOKS times in all. Each p value is multiplied by LOOKS to correct for the repeated tests.
 """
 
 import math
@@ -81,7 +80,7 @@ class Table(NamedTuple):
         return 1 + row.gap.gap / self.lead if self.lead > 0 else math.nan
 
     def share_half_width(self, row: Judged) -> float:
-        """Returns the half width of the 95 % interval of the share, for an exact lead."""
+        """Returns the half width of the share's 95 % interval, without the error of the lead."""
         return row.gap.half / self.lead if self.lead > 0 else math.inf
 
     def find(self, part: str, method: str, layer: int | None = None) -> Judged | None:
@@ -176,16 +175,16 @@ def score_number(
       metric: "accuracy" or "loss".
       diverged: the seeds that diverged; with one of them the error is unknown.
     """
-    means = {seed: by_metric[metric] for seed, by_metric in scores.items()}
+    score_of_seed = {seed: by_metric[metric] for seed, by_metric in scores.items()}
     members = [
         {
             "seed": seed,
-            "metrics": {metric: dict(zip(("mean", "sem", "n"), mean, strict=True))},
+            "metrics": {metric: dict(zip(("mean", "sem", "n"), score, strict=True))},
             "diverged_at": 0 if seed in diverged else None,
         }
-        for seed, mean in means.items()
+        for seed, score in score_of_seed.items()
     ]
-    values = [mean[0] for mean in means.values()]
+    values = [score[0] for score in score_of_seed.values()]
     n, mean = len(values), sum(values) / len(values)
     sem = math.nan
     if n > 1:

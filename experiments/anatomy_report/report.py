@@ -126,7 +126,7 @@ class Report:
         return "\n\n".join([*parts, "\n".join([*sentences, *self.theory])])
 
     def to_csv(self, file: str | Path | None = None) -> str:
-        """Returns the comparisons as CSV, else the effects; writes the text to `file`, if given."""
+        """Returns the comparisons as CSV, or the effects without any; writes `file`, if given."""
         rows = self.table or self.effect_table
         columns = list(rows[0]) if rows else []
         text = csv_text([columns, *([*row.values()] for row in rows)])

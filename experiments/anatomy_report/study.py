@@ -1,4 +1,4 @@
-"""Decides which member is trained next within a budget, so that seeds go to open verdicts.
+"""Decides which training comes next within a budget, so that seeds go to open verdicts.
 
 1. The whole network is trained with one seed at every learning rate, then with more seeds at the
    rate that validation chooses.

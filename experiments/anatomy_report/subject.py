@@ -116,12 +116,12 @@ def of_task(
     check_fits(task, model)
     settings = OptimSettings(warmup=min(50, steps // 4))
     source = make_source(task, data or DataSettings(), batch_size)
-    factor = optim.schedule(settings.schedule, steps, settings.warmup)
+    rate_factor = optim.schedule(settings.schedule, steps, settings.warmup)
 
     def optimizer(partition: Partition) -> optax.GradientTransformation:
         labels = {label for _, label in partition.rules} - {FROZEN}
         specs = dict.fromkeys(labels, optim.AdamW(weight_decay=1e-3))
-        return optim.optimizer(partition, specs, settings.clip, factor)
+        return optim.optimizer(partition, specs, settings.clip, rate_factor)
 
     identity = {
         **build.sections(task, model),

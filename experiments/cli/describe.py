@@ -95,7 +95,10 @@ def run_title(result: Mapping[str, Any]) -> str:
 
 
 def shown_metrics(names: Iterable[str]) -> list[str]:
-    """Returns the names without groups, unseen examples and costs, or all if none is left."""
+    """Returns the metrics without those of groups, unseen examples and costs.
+
+    Returns all metrics if none is left.
+    """
     names = list(names)
 
     def is_shown(name: str) -> bool:

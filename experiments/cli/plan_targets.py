@@ -59,9 +59,8 @@ def _plan_in_process(config_file: str, overrides: Mapping[str, str], target: Tar
     command = [sys.executable, "-m", MODULE, target.name, config_file, *fields]
     python_path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, **target.environment(), "PYTHONPATH": python_path}
-    environment["JAX_TRACEBACK_FILTERING"] = (
-        "off"  # else JAX ends with advice and not with the error
-    )
+    # Otherwise the last line of a traceback is JAX's advice and not the error.
+    environment["JAX_TRACEBACK_FILTERING"] = "off"
     process = subprocess.run(command, capture_output=True, text=True, env=environment)
     lines = process.stdout.splitlines()
     if process.returncode == INPUT_ERROR_CODE and lines:

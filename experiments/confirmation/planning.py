@@ -32,11 +32,12 @@ ASSUMED_SHARE = 0.75  # the true distance from a rule's border over the observed
 LEAST_SEEDS, MOST_SEEDS = 5, 24
 MOST_SECONDS = 6000  # time of a row's runs; a row that would take longer gets fewer seeds
 LARGER_TEST_SET = 10  # the size of the new test set over that of the recorded one
-LEAST_TEST_SET = 20_000  # examples of a task whose loss is compared with a baseline
-WORTH = {NOT_HELD: 4, HELD: 3, OPEN: 2}  # the worth of a distinct claim; others have half of it
+LEAST_TEST_SET = 20_000  # examples of masked_text, whose loss is compared with a baseline
+# The worth of a row by its verdict. Rows that are not counted as claims have half of it.
+WORTH = {NOT_HELD: 4, HELD: 3, OPEN: 2}
 WORTH_OF_HEADLINE = 6
 STAGES = "ABCDE"
-STAGE_HOURS = (1, 4, 10, 14.5)  # hours of all runs so far at which stages A to D end
+STAGE_HOURS = (1, 4, 10, 14.5)  # cumulative hours of runs at which stages A to D end
 
 
 def make(name: str, rows: Sequence[Row], headlines: Collection[str] = ()) -> Plan:

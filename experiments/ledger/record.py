@@ -187,7 +187,7 @@ def _is_number_or_null(value: Any) -> bool:
 
 
 def _literal(value: Any) -> str:
-    """Returns a text that is the same for equal values, such as "[1e-3]" and (0.001,)."""
+    """Returns a text that is the same for equal values, such as "1e-3" and 0.001."""
     try:
         return str(flags.to_tuples(ast.literal_eval(flags.format_value(value))))
     except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -65,12 +65,12 @@ def lines(row: Row) -> list[Line]:
         rules = (*row.item.rules.values(), *row.item.checks.values())
         sides = [s for rule in rules for s in rule.sides if name in s.cells]
         rule_metrics = dict.fromkeys(side.metric for side in sides if not side.is_baseline)
-        candidates = [row.item.baseline, *(side.metric for side in sides if side.is_baseline)]
+        baseline_names = [row.item.baseline, *(side.metric for side in sides if side.is_baseline)]
         for metric in _metrics(row, record, rule_metrics):
             # Only the item's metric has a published number and a baseline.
             is_of_item = metric == row.item.metric
             baselines = record.baselines if is_of_item and record else {}
-            baseline_name = next((b for b in candidates if b in baselines), "")
+            baseline_name = next((b for b in baseline_names if b in baselines), "")
             line = Line(
                 cell=name,
                 metric=metric,

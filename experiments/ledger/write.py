@@ -28,9 +28,9 @@ from jaxformer.io.run_folder import Workdir
 
 RESULTS = WORKSPACE / "results"
 SUFFIXES = (".json", ".curves.csv", ".png", ".csv")
-MAX_WHOLE_VALUES = 1250  # values of an array that is not thinned
+MAX_WHOLE_VALUES = 1250  # an array with more values is thinned
 MAX_AXIS_ENTRIES = 24  # entries that remain of the last two axes of a thinned array
-MAX_LEADING_ENTRIES = 5  # entries that remain of an axis before them; a run has five seeds
+MAX_LEADING_ENTRIES = 5  # entries that remain of each axis before them, such as five seeds
 PALETTE_SIZES = (32, 48, 64, 96, 128, 256)  # the smallest file without a visible error wins
 MAX_CHANGE = 16  # the largest change of a colour channel (0 to 255), at antialiased edges
 # Larger changes than SMALL_CHANGE at many pixels would show as bands in a colour map.
@@ -75,6 +75,7 @@ def as_json(workdir: Workdir) -> dict[str, Any]:
 
 def compact(record: Mapping[str, Any]) -> str:
     """Returns JSON with a line for each innermost list or object, for readable diffs."""
+    # A list or an object without a list or an object inside.
     innermost = r"\{[^{}\[\]]*\}|\[[^{}\[\]]*\]"
     text = re.sub(innermost, lambda m: re.sub(r"\n *", " ", m[0]), dumps(record, indent=1))
     return text + "\n"
