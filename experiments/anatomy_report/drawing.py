@@ -226,8 +226,10 @@ def figure(
         height = LINE * len(lines) + GAP
         if y + height > drawing.height:
             break
-        bar = "#e8743b" if sentence.outcome == WORSE else "#00805d"
-        axes.plot([WIDTH + 8] * 2, [y, y + height - GAP], color=bar, lw=3, solid_capstyle="butt")
+        bar_colour = "#e8743b" if sentence.outcome == WORSE else "#00805d"
+        axes.plot(
+            [WIDTH + 8] * 2, [y, y + height - GAP], color=bar_colour, lw=3, solid_capstyle="butt"
+        )
         for i, line in enumerate(lines):
             axes.text(WIDTH + 15, y + LINE * (i + 0.5), line, fontsize=8, va="center")
         y += height + GAP / 2

@@ -1,11 +1,10 @@
 """Decides which training comes next within a budget, so that seeds go to open verdicts.
 
-1. The whole network is trained with one seed at every learning rate, then with more seeds at the
-   rate that validation chooses.
+1. The whole network is trained with one seed at every learning rate. Validation chooses a rate.
 2. Every variant is trained with one seed at this rate, so that a first table is complete early.
 3. A variant that loses more than the margin is tried at the other rates too, because its loss may
-   come from the learning rate. The seeds of each variant are completed to 3, then to 5 and 8 where
-   the verdict is still open.
+   come from the learning rate. The whole network and each variant with an open verdict are trained
+   with 3 seeds, then with 5 and with 8.
 4. Step 3 is repeated for the variants that train one part alone.
 
 Members that are in the store are not trained again: the same command resumes a stopped report, and

@@ -44,7 +44,7 @@ class Masked(NamedTuple):
     """The state of an optimizer whose updates are masked."""
 
     is_updated: Any  # {path: boolean}
-    inner: Any
+    inner: Any  # the state of the optimizer without the mask
 
 
 def masked(optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
@@ -80,7 +80,7 @@ class Trainer:
         self.network = network
         self.optimizer = masked(network.optimizer)
         apply = network.apply
-        self.step = make_step(apply, network.task, self.optimizer, "map")
+        self.step = make_step(apply, network.task, self.optimizer, member_loop="map")
         self.evaluate = make_evaluate(apply, network.task, batch_size=250)
         self.run = jax.jit(self._run, donate_argnums=0)
         self.initial = jax.jit(jax.vmap(network.init))

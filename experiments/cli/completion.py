@@ -147,6 +147,7 @@ def _get_config(name: str, arguments: str) -> Any:
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Returns the names of all fields without the arguments, such as "optim.clip"."""
     names = []
     for name, value in values.items():
         is_section = isinstance(value, Mapping) and value

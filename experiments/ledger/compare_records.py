@@ -42,8 +42,8 @@ class Pair(NamedTuple):
         seeds = f" ({n_seeds} seeds)" if n_seeds else ""
         error = "" if math.isinf(half) else f" ± {sem:.2g}"
         text = "0" if self.verdict == SAME else f"{gap:+.2g}{error}{seeds}"
-        paper = tables.number(self.published)
-        numbers = (tables.measured(self.rerun), tables.measured(self.recorded), paper)
+        published = tables.number(self.published)
+        numbers = (tables.measured(self.rerun), tables.measured(self.recorded), published)
         return [self.cell, self.metric, *numbers, text, self.verdict]
 
 

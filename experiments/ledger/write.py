@@ -130,7 +130,7 @@ def table(arrays: Path) -> str:
 
 
 def rows(array: np.ndarray, max_values: int = 0) -> Iterator[list[str]]:
-    """Yields (indices, values) of each row; arrays of more than `max_values` are thinned."""
+    """Yields [indices, *values] of each row; arrays of more than `max_values` are thinned."""
     axes = [*map(range, array.shape)]
     if array.size > max_values:
         # Axes before the last two, such as seeds, keep their first entries.
