@@ -219,6 +219,7 @@ def _subject(name, task, model, data, rules, optimizer, steps, rates, identity) 
 
     mixing = None
     if isinstance(model, Decoder) and model.spec.mixer == "softmax":
+        # MixiT has no rotary positions, so it learns positions.
         spec = dataclasses.replace(model.spec, mixer="mixit", learned_positions=True, fused=False)
         mixing = network(Decoder(spec), (FIXED_MATRICES, *rules))
     return Subject(name, network(model, rules), mixing, rates, identity)

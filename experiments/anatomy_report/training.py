@@ -129,7 +129,7 @@ class Trainer:
         return member_state(params, rate, self.network.partition, self.optimizer)
 
     def _rows(self, keys: jax.Array, steps: range) -> jax.Array | None:
-        """Reads the rows of some steps, (steps, B examples, R tokens), if the data are on disk."""
+        """Reads the rows of some steps, (steps, B rows, R integers), if the data are on disk."""
         data = self.network.data
         return jnp.asarray(data.read(Order(keys[0]), steps)) if isinstance(data, OnDisk) else None
 
