@@ -168,9 +168,10 @@ def _sorted_classes(file: Path, column: str, names: Mapping[str, Any]) -> tuple[
         numbers = {name: float(name) for name in names}
     except ValueError:
         return tuple(sorted(names))
-    if not all(number.is_integer() for number in numbers.values()):
+    fractions = [name for name, number in numbers.items() if not number.is_integer()]
+    if fractions:
         raise UserError(
-            f"{file}: {column!r} has numbers that are no classes, such as {next(iter(names))}; "
+            f"{file}: {column!r} has numbers that are no classes, such as {fractions[0]}; "
             f"compare them with a number, as in --label '{column}>0'."
         )
     return tuple(sorted(names, key=numbers.__getitem__))

@@ -153,18 +153,18 @@ def centred_mixing(w_HxTxT: jax.Array, causal: bool = True, identity: bool = Tru
 
 
 def mixing_without_padding(
-    mix_HxTxT: jax.Array, real_BxT: jax.Array, total: float = 1
+    mix_HxTxT: jax.Array, real_BxT: jax.Array, totals_HxTx1: jax.Array
 ) -> jax.Array:
     """Returns A with zeros at padding, (B, H, T, T), each row centred again.
 
     Args:
       mix_HxTxT: the matrix A of `mixing_matrix`.
       real_BxT: booleans, false at padding.
-      total: the sum of each row, 1 with the identity and 0 without it.
+      totals_HxTx1: the sum of each row.
     """
     real = real_BxT[:, None, None, :].astype(mix_HxTxT.dtype)
     mix_BxHxTxT = mix_HxTxT[None] * real
-    excess_BxHxTx1 = mix_BxHxTxT.sum(-1, keepdims=True) - total
+    excess_BxHxTx1 = mix_BxHxTxT.sum(-1, keepdims=True) - totals_HxTx1[None]
     return mix_BxHxTxT - excess_BxHxTx1 / real.sum(-1, keepdims=True) * real
 
 

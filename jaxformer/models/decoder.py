@@ -113,16 +113,25 @@ class Attention(nn.Module):
     def _fixed_mixing(self, length, positions_BxK, real_BxT):
         # Loaded parameters are NumPy arrays, which a tracer cannot index.
         mix_HxTxT = jnp.asarray(self.param("mix", self._draw_mixing))[:, :length, :length]
-        total = 1 if self.spec.mixing_identity else 0
+        totals_HxTx1 = self._mixing_totals(length).astype(mix_HxTxT.dtype)
         if real_BxT is not None:
-            mix_BxHxTxT = attention.mixing_without_padding(mix_HxTxT, real_BxT, total)
+            mix_BxHxTxT = attention.mixing_without_padding(mix_HxTxT, real_BxT, totals_HxTx1)
             mix_BxKxHxT = take_positions(jnp.swapaxes(mix_BxHxTxT, 1, 2), positions_BxK)
             return jnp.swapaxes(mix_BxKxHxT, 1, 2)
-        if not self.spec.causal:  # shorter rows are centred again: they sum to `total`
-            mix_HxTxT = mix_HxTxT - (mix_HxTxT.sum(-1, keepdims=True) - total) / length
+        if not self.spec.causal:  # shorter rows are centred again
+            mix_HxTxT = mix_HxTxT - (mix_HxTxT.sum(-1, keepdims=True) - totals_HxTx1) / length
         if positions_BxK is None:
             return mix_HxTxT
         return jnp.moveaxis(mix_HxTxT[:, positions_BxK], 0, 1)
+
+    def _mixing_totals(self, length: int) -> jax.Array:
+        """Returns the sum of each row of the fixed mixing of `length` tokens, (H, T, 1)."""
+        spec = self.spec
+        totals_HxTx1 = jnp.full((spec.heads, length, 1), float(spec.mixing_identity))
+        if spec.sink_head:
+            sums_Tx1 = attention.sink_mixing(length).sum(-1, keepdims=True)
+            totals_HxTx1 = totals_HxTx1.at[0].set(sums_Tx1)
+        return totals_HxTx1
 
     def _draw_mixing(self, key):
         spec = self.spec

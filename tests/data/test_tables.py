@@ -88,7 +88,7 @@ WRONG = {
     "no rows": ("a.tsv", "text\n", "", "has no rows"),
     "no number": ("a.csv", "text,x\na,good\n", "x>0", "line 2: 'x' is no number but 'good'"),
     "no class": ("a.csv", "text,x\na,1\nb,\n", "x", "line 3 has no class: 'x' is empty"),
-    "fractions": ("a.csv", "text,x\na,1.5\n", "x", "numbers that are no classes, .*--label 'x>0'"),
+    "fractions": ("a.csv", "text,x\na,1\nb,1.5\n", "x", "no classes, such as 1.5; .*--label 'x>0'"),
     "a list": ("a.jsonl", '{"text": "a", "x": []}\n', "x", "line 1: 'x' is no class but"),
     "no JSON": ("a.jsonl", '{"text": "a"}\n{\n', "", "line 2: the line is not JSON"),
     "deep JSON": ("a.jsonl", '{"text": ' + "[" * 10**5, "", "line 1: the JSON is nested too"),

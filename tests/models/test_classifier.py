@@ -53,7 +53,7 @@ def test_mixing_without_padding_is_the_centred_part_of_the_matrix():
     """Rows sum to 1, as for a shorter text without padding."""
     mix = attention.mixing_matrix(jax.random.key(0), 2, 6, 0.3, causal=False)
     real = jnp.array([[1, 1, 1, 1, 0, 0], [1] * 6], bool)
-    result = np.asarray(attention.mixing_without_padding(mix, real))
+    result = np.asarray(attention.mixing_without_padding(mix, real, jnp.ones((2, 6, 1))))
     np.testing.assert_allclose(result.sum(-1), 1, rtol=1e-5)
     part = mix[:, :4, :4]
     np.testing.assert_allclose(

@@ -116,6 +116,22 @@ def test_sink_head_is_half_on_itself_and_half_on_the_first_token():
     np.testing.assert_allclose(sink[3], [0.5, 0, 0, 0.5, 0])
 
 
+@pytest.mark.parametrize("identity", [True, False])
+def test_a_sink_head_that_sees_all_tokens_keeps_its_rows(identity):
+    fields = dict(mixer="mixit", sink_head=True, causal=False, mixing_identity=identity)
+    model = decoder(**SMALL, **fields)
+    params = jax.jit(model.init)(jax.random.key(0), TOKENS)["params"]
+    address, tokens_BxT = "block_0/attn/weights", jnp.where(TOKENS == 0, 1, TOKENS)
+    weights_HxTxT = capture(model, params, tokens_BxT, names=[address])[address]
+    np.testing.assert_allclose(weights_HxTxT[0], attention.sink_mixing(6), atol=1e-6)
+    np.testing.assert_allclose(weights_HxTxT[1].sum(-1), float(identity), atol=1e-5)
+    padded = decoder(**SMALL, **fields, pad=0)
+    tokens_BxT = tokens_BxT.at[1, 4:].set(0)
+    weights_BxHxTxT = capture(padded, params, tokens_BxT, names=[address])[address]
+    np.testing.assert_allclose(weights_BxHxTxT[1, 0, :4, :4], attention.sink_mixing(4), atol=1e-6)
+    np.testing.assert_allclose(weights_BxHxTxT[1, 1, :, :4].sum(-1), float(identity), atol=1e-5)
+
+
 def test_shaped_activation_keeps_the_second_moment():
     x = jax.random.normal(jax.random.key(0), (200_000,))
     np.testing.assert_allclose(jnp.mean(shaped_leaky_relu(16)(x) ** 2), 1.0, rtol=0.01)
