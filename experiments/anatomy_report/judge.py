@@ -55,7 +55,7 @@ class Judged(NamedTuple):
 
     cell: Cell
     gap: Difference  # cell - whole network
-    p: float  # two-sided p value of gap = border, times LOOKS, at most 1
+    p: float  # two-sided p value of gap = border, times LOOKS, at most 1; nan without an interval
     q: float  # p corrected for the number of cells
     outcome: str
 
@@ -139,7 +139,7 @@ def judge(
         score, whole_score = on_shared_seeds(cell.score, whole.score)
         gaps.append(difference(score, whole_score))
         p = p_value(score, whole_score, border) if is_learned else math.nan
-        p_values.append(min(1.0, p * LOOKS))
+        p_values.append(p if math.isnan(p) else min(1.0, p * LOOKS))
     tested = [i for i, p in enumerate(p_values) if not math.isnan(p)]
     q_values = [math.nan] * len(cells)
     for i, q in zip(tested, benjamini_hochberg([p_values[i] for i in tested]), strict=True):
