@@ -9,7 +9,7 @@ import numpy as np
 from jaxformer.core.errors import UserError
 
 MAX_SEQUENCES = 8
-MAX_CHARACTERS = 2**20  # read from a file
+MAX_CHARACTERS = 2**20  # read from the beginning of a file
 
 
 def random_tokens(vocab_size: int, length: int) -> np.ndarray:
@@ -20,14 +20,14 @@ def random_tokens(vocab_size: int, length: int) -> np.ndarray:
 def tokens_of_file(
     folder: Path, vocab_size: int, file: Path, length: int | None, max_length: int
 ) -> np.ndarray:
-    """Reads the beginning of a file in sequences of one length.
+    """Tokenizes the beginning of a file and cuts the tokens into sequences of equal length.
 
     Args:
       folder: the model's folder with its tokenizer.
       vocab_size: size of the model's vocabulary.
-      file: a text for the tokenizer. A file of whole numbers only is read as token ids.
+      file: a text, or token ids if the file contains whole numbers only.
       length: tokens in a sequence; None takes as many as the file and max_length allow.
-      max_length: largest default length.
+      max_length: largest length if `length` is None.
 
     Returns:
       (B, T) token ids, at most MAX_SEQUENCES sequences.
@@ -45,8 +45,8 @@ def tokens_of_file(
         length = min(max_length, len(tokens))
     if len(tokens) < length:
         raise UserError(f"{str(file)!r} holds {len(tokens)} tokens, --length asks for {length}.")
-    rows = min(len(tokens) // length, MAX_SEQUENCES)
-    return np.array(tokens[: rows * length]).reshape(rows, length)
+    n_sequences = min(len(tokens) // length, MAX_SEQUENCES)
+    return np.array(tokens[: n_sequences * length]).reshape(n_sequences, length)
 
 
 def repeat_probability(tokens: Iterable) -> float:

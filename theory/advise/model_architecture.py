@@ -1,4 +1,4 @@
-"""Converts the spec of a jaxformer model to the `Architecture` that it initialises."""
+"""Converts the spec of a jaxformer model to the `Architecture` of its initial weights."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def architecture_of(spec: Any) -> Architecture:
     """Returns the architecture of an encoder, or of a softmax decoder with norms and MLPs.
 
     Args:
-      spec: the model's spec, such as `EncoderSpec` or `DecoderSpec`; UserError for other models.
+      spec: the model's spec, such as `EncoderSpec` or `DecoderSpec`. Other models raise UserError.
     """
     if not isinstance(spec, EncoderSpec):
         _check_decoder(spec)
@@ -27,6 +27,7 @@ def architecture_of(spec: Any) -> Architecture:
         "norm": "rms",
     }
     if isinstance(spec, EncoderSpec):
+        # Entries of W_Q and W_K have variance score_std / width (arXiv 2505.24333, Equation 11).
         std_qk = float((spec.score_std / spec.width) ** 0.5)
         std_w = (spec.sigma_w2 / spec.width) ** 0.5
         return Architecture(
@@ -77,6 +78,9 @@ def _check_decoder(spec: Any) -> None:
 
 
 def _entry_std(init_std: float | str, fan_in: int, base_fan_in: float) -> float:
-    """Returns the standard deviation of a matrix's entries, with the factor of its base width."""
+    """Returns the standard deviation of a matrix's entries times the factor of its linear map.
+
+    The factor is sqrt(base_fan_in / fan_in), and 1 if base_fan_in is 0.
+    """
     std = fan_in**-0.5 if init_std == "fan_in" else float(init_std)
     return std * (base_fan_in / fan_in) ** 0.5 if base_fan_in else std

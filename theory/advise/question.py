@@ -15,7 +15,8 @@ from theory.signal import huggingface
 from theory.signal.architecture import ACTIVATIONS, Architecture
 from theory.signal.recursion import check_length
 
-MAX_SIZE = 1_000_000  # of widths, heads and layers
+MAX_SIZE = 1_000_000  # largest width, number of heads or number of layers
+# Values of --solve: the quantities that the advisor can change to meet a target.
 SOLVES = ("residual", "init-std", "depth-scale", "layers", "beta")
 # Flags that a config.json already determines.
 CONFIG_FLAGS = ("width", "heads", "hidden", "activation", "sigma_v2", "sigma_w2", "sigma_b2")
@@ -47,7 +48,7 @@ class Question:
 
 
 def parse(manual: str | None, argv: Sequence[str]) -> tuple[Any, Question | None]:
-    """Returns the parsed flags and the question; it is None with --run and --model.
+    """Returns the parsed flags and the question. The question is None with --run and --model.
 
     Args:
       manual: the text of --help.
@@ -66,7 +67,7 @@ def parse(manual: str | None, argv: Sequence[str]) -> tuple[Any, Question | None
         if value is not None and not 0 < value < 1:
             raise UserError(f"{flag} must lie between 0 and 1, both excluded, got {value:g}.")
     if args.target_cosine is None:
-        # Scores hardly change the cosine: --solve beta has a target for the keys only.
+        # beta hardly changes the cosine, so --solve beta only requires that tokens do not collapse.
         args.target_cosine = 1 - args.epsilon if args.solve == "beta" else 0.5
     check_range("--target-keys", args.target_keys, 1, 1e9)
     if args.rho0 is not None:
@@ -86,13 +87,13 @@ def parse(manual: str | None, argv: Sequence[str]) -> tuple[Any, Question | None
     if args.tokens:
         repeat, is_text = _repeat_probability_of_file(args.tokens)
         if is_text:
-            words = f"each word of {args.tokens} is a token (--model reads its tokenizer)"
-            question["assumptions"] = (*question["assumptions"], words)
+            assumption = f"each word of {args.tokens} is a token (--model reads its tokenizer)"
+            question["assumptions"] = (*question["assumptions"], assumption)
     return args, Question(**question, rho0=args.rho0, repeat=repeat, epsilon=args.epsilon)
 
 
 def _read_folder(args) -> None:
-    """Replaces a folder by what it contains: a run of jaxformer, or a published model's config."""
+    """Turns CONFIG, a folder, into --run FOLDER if it is a run, else into FOLDER/config.json."""
     file = args.config / "config.json"
     if not file.is_file():
         raise UserError(
@@ -210,12 +211,11 @@ def _with_flags(arch: Architecture, args, length: int) -> Architecture:
 def with_beta(arch: Architecture, beta: float, length: int) -> Architecture:
     """Returns the architecture whose scores have variance beta^2 ln T.
 
-    The scores get this variance by a change of std_q = std_k, or of the score scale if queries and
-    keys are normalised.
+    It changes std_q = std_k, or the factor score_scale if queries and keys are normalised.
 
     Args:
         arch: the architecture.
-        beta: the score scale.
+        beta: standard deviation of the scores divided by sqrt(ln T).
         length: the number of tokens T.
     """
     check_range("--beta", beta, 0, 1e4)

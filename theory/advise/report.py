@@ -15,10 +15,11 @@ from jaxformer.runtime import figure_style
 from jaxformer.training.ranges import outside
 from theory.command_output import BLUE, ORANGE, PAGE, RED, new_figure, save_figure
 
-# Columns of a comparison, its quantities with their formats, and those of them that have a range
-# and are drawn, with their axis labels.
+# Columns of a comparison: the prediction, and measurements at the first and present weights.
 KINDS = ("predicted", "start", "now")
+# Quantities of a comparison and their formats in the table.
 FORMATS = {"cosine": "9.4f", "keys": "9.2f", "beta": "9.3f", "gradient": "9.3g"}
+# Quantities that have a range and are drawn, with their axis labels.
 LABELS = {
     "cosine": "cosine of two tokens",
     "keys": "keys that a query sees",
@@ -92,8 +93,13 @@ def plot_answer(answer: dict[str, Any], path: Path, quiet: bool) -> None:
     figure, (left, right) = new_figure(2, (PAGE, 2.0))
     layers = np.arange(answer["layers"] + 1)
     left.plot(layers, answer["cosine"], color=BLUE, lw=1.6, label=r"cosine of two tokens, $\rho$")
-    look = {"color": ORANGE, "lw": 3.5, "alpha": 0.7, "label": r"attention entropy / $\ln T$"}
-    left.plot(layers[1:], answer["entropy_fraction"], **look)
+    style = {
+        "color": ORANGE,
+        "lw": 3.5,
+        "alpha": 0.7,
+        "label": r"attention entropy / $\ln T$",
+    }
+    left.plot(layers[1:], answer["entropy_fraction"], **style)
     left.axhline(1 - answer["epsilon"], color=RED, lw=0.9, ls="--", label=r"collapse, $1-\epsilon$")
     if checked := answer.get("checked"):
         solved = " (solved)" if answer.get("solved") else ""
@@ -182,7 +188,7 @@ def comparison_text(comparison: dict[str, Any]) -> str:
 
 
 def comparison_json(comparison: dict[str, Any]) -> str:
-    """Returns strict JSON: null in place of nan and infinity, and their list "not_finite"."""
+    """Returns strict JSON. null replaces nan and infinity, and "not_finite" lists where."""
 
     def finite(values: list[float]) -> list[float | None]:
         return [value if math.isfinite(value) else None for value in values]
@@ -211,13 +217,13 @@ def not_finite_quantities(comparison: dict[str, Any]) -> list[str]:
 def plot_comparison(comparison: dict[str, Any], path: Path, quiet: bool) -> None:
     """Writes a figure of cosine, keys and gradient by layer for each of `KINDS`."""
     figure, axes = new_figure(3, (PAGE, 1.9))
-    looks: dict[str, Any] = dict(zip(KINDS, ((BLUE, "-"), (ORANGE, "o"), (RED, "s"))))
+    styles: dict[str, Any] = dict(zip(KINDS, ((BLUE, "-"), (ORANGE, "o"), (RED, "s"))))
     kinds = [kind for kind in KINDS if kind in comparison]
     n_rows = len(comparison["predicted"]["cosine"])
     for axis, (quantity, label) in zip(axes, LABELS.items()):
         for kind in kinds:
             values = comparison[kind][quantity]
-            colour, mark = looks[kind]
+            colour, mark = styles[kind]
             axis.plot(np.arange(n_rows)[-len(values) :], values, mark, color=colour, label=kind)
         axis.set(xlabel="layer", ylabel=label)
     axes[2].set_yscale("log")

@@ -1,4 +1,4 @@
-"""Measures random networks, to compare with the predictions of the advisor (--check)."""
+"""Measures random networks, to check the predictions of the advisor (--check, --width-check)."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def check(question: Question, net: Architecture) -> dict[str, Any]:
       net: the network; with --solve the solved one.
 
     Returns:
-      Means over `seeds` networks, their standard error for the cosine, and the cosine by layer.
+      Means over `seeds` networks, the standard error of the cosine, and the cosine by layer.
     """
     layers, gradients = _measure(net, question.inputs)
     cosine = layers.cosine[:, -1]
@@ -71,7 +71,10 @@ def check_widths(question: Question) -> dict[str, Any]:
 
 
 def wider(net: Architecture, factor: float) -> Architecture:
-    """Returns a network with `factor` times the width, and the same heads and weight deviations."""
+    """Returns a network with `factor` times the width.
+
+    The number of heads and the standard deviations of the weights stay the same.
+    """
     head_width = max(2, 2 * round(net.head_width * factor / 2))
     width = max(2, round(net.width * factor))
     if not net.has_output_projection:  # then the heads must fill the width
@@ -100,12 +103,13 @@ def _means(layers, gradient_ratio: float) -> dict[str, float]:
 
 
 def _fewest_keys(entropy: np.ndarray) -> float:
-    """Returns the number of keys in the layer with the smallest mean entropy."""
+    """Returns the number of keys, e^entropy, of the layer with the smallest mean entropy."""
     by_layer = entropy.reshape(-1, entropy.shape[-1]).mean(0)
     return float(np.exp(by_layer.min()))
 
 
 def _largest_over_smallest(values: list[float]) -> float:
+    """Returns the ratio: inf if only the smallest is not positive, 1 if no value is positive."""
     low, high = min(values), max(values)
     if low > 0:
         return high / low

@@ -19,10 +19,11 @@ from theory.signal.backward import gradients
 from theory.signal.recursion import forward, layers_of, trace
 
 MAX_STEPS = 80  # a factor of 2^10 in both directions
+# Fields of `Architecture` with standard deviations of matrices and of embedding vectors.
 MATRICES = ("std_q", "std_k", "std_v", "std_o", "std_1", "std_2")
 EMBEDDINGS = ("std_embed", "std_position", "std_type")
-LLAMA_NAMES = (("o_proj.weight", "down_proj.weight"), ("q_proj.weight", "k_proj.weight"))
 # PyTorch names of the last matrices of attention and MLP, and of the query and key matrices.
+LLAMA_NAMES = (("o_proj.weight", "down_proj.weight"), ("q_proj.weight", "k_proj.weight"))
 MATRIX_NAMES = {
     "gpt2": (("attn.c_proj.weight", "mlp.c_proj.weight"), ("c_attn.weight",)),
     "gpt_neox": (
@@ -58,8 +59,8 @@ def solve(question: Question, what: str, cosine: float, keys: float) -> dict[str
     find = _depth_factor if what == "layers" else _nearest_factor
     x = find(question, what, cosine, keys)
     net = scaled(question.architecture, what, x)
-    path = trace(net, *question.inputs)
-    layers = layers_of(path)
+    forward_pass = trace(net, *question.inputs)
+    layers = layers_of(forward_pass)
     return {
         "what": what,
         "target_cosine": cosine,
@@ -69,7 +70,7 @@ def solve(question: Question, what: str, cosine: float, keys: float) -> dict[str
         "lines": _code_lines(question, net, what, x),
         "cosine": float(layers.cosine[-1]),
         "keys": float(np.exp(layers.entropy.min())),
-        "gradient_ratio": gradients(net, path).ratio,
+        "gradient_ratio": gradients(net, forward_pass).ratio,
     }
 
 
@@ -79,7 +80,7 @@ def scaled(net: Architecture, what: str, x: float) -> Architecture:
     Args:
         net: the architecture.
         what: "layers", "residual", "init-std", "depth-scale" or "beta".
-        x: the factor. "depth-scale" multiplies the deviations of the last matrix of each branch.
+        x: the factor. "depth-scale" scales the last matrix of each branch.
     """
     if what == "layers":
         return net.replace(layers=round(net.layers * x))
@@ -90,7 +91,7 @@ def scaled(net: Architecture, what: str, x: float) -> Architecture:
         "beta": ("std_q", "std_k"),
     }[what]
     values = {name: getattr(net, name) for name in names}
-    power = 0.5 if what == "beta" else 1.0
+    power = 0.5 if what == "beta" else 1.0  # beta is proportional to std_q std_k
     return net.replace(**{k: v * x**power for k, v in values.items() if v is not None})
 
 
@@ -109,18 +110,20 @@ def _nearest_factor(question: Question, what: str, cosine: float, keys: float) -
     for k in range(1, MAX_STEPS + 1):
         hits = [sign * k * step for sign in (-1, 1) if excess(sign * k * step) <= 0]
         if hits:
-            last = hits[0] - math.copysign(step, hits[0])
-            return math.exp(edge_of(excess, last, hits[0]))
+            hit = hits[0]  # if both directions meet the targets, the smaller x
+            last_miss = hit - math.copysign(step, hit)
+            return math.exp(edge_of(excess, last_miss, hit))
     raise _no_solution(what, cosine, keys)
 
 
 def _depth_factor(question: Question, what: str, cosine: float, keys: float) -> float:
+    """Returns the largest depth that meets both targets, divided by the present depth."""
     layers = forward(question.architecture, *question.inputs)
-    has_keys = np.minimum.accumulate(layers.entropy) >= math.log(keys)
-    good = np.flatnonzero((layers.cosine[1:] <= cosine) & has_keys)
-    if not len(good):
+    has_enough_keys = np.minimum.accumulate(layers.entropy) >= math.log(keys)
+    good_layers = np.flatnonzero((layers.cosine[1:] <= cosine) & has_enough_keys)
+    if not len(good_layers):
         raise _no_solution(what, cosine, keys)
-    return float((good[-1] + 1) / question.architecture.layers)
+    return float((good_layers[-1] + 1) / question.architecture.layers)
 
 
 def _no_solution(what: str, cosine: float, keys: float) -> UserError:
@@ -172,13 +175,13 @@ def _init_std_lines(model_type: str, std: float, x: float) -> dict[str, str]:
 def _matrix_lines(model_type: str, net: Architecture, what: str, x: float) -> dict[str, str]:
     """Returns the code that scales some matrices ("beta" or "depth-scale")."""
     last_matrices, query_matrices = MATRIX_NAMES.get(model_type, DEFAULT_NAMES)
-    selection = ""
+    query_key_part = ""
     if what == "beta":
         names = query_matrices
         flax = f"kernel_init=nn.initializers.normal({net.std_q:.4g}) of query, key"
         factor = x**0.5
-        # The part of the queries and keys, in models where one matrix also has the values.
-        selection = {
+        # Where one matrix has queries, keys and values, only queries and keys are scaled.
+        query_key_part = {
             "gpt2": f"[:, : {2 * net.width}]",
             "gpt_neox": f".view({net.heads}, 3, {net.head_width}, -1)[:, :2]",
         }.get(model_type, "")
@@ -187,6 +190,6 @@ def _matrix_lines(model_type: str, net: Architecture, what: str, x: float) -> di
         flax = f"kernel_init=nn.initializers.normal({net.std_o or net.std_v:.4g}) of W_O"
         flax += f", normal({net.std_2:.4g}) of W_2"
         factor = x
-    select = f"for n, p in model.named_parameters(): n.endswith({names!r})"
-    torch = f"{select} and p.data{selection}.mul_({factor:.4g})"
+    loop = f"for n, p in model.named_parameters(): n.endswith({names!r})"
+    torch = f"{loop} and p.data{query_key_part}.mul_({factor:.4g})"
     return {"config.json": "has no field for it", "Flax": flax, "PyTorch": torch}

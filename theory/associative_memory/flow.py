@@ -171,8 +171,8 @@ def probabilities(a: Numbers, b: Numbers, n: int) -> tuple[jax.Array, jax.Array]
 def truncated(a: Numbers, b: Numbers, n: int, rank: int) -> tuple[jax.Array, jax.Array]:
     """Returns P(correct) and P(noise) after truncation of W to `rank`.
 
-    Both are nan where the result depends on the basis of the equal signal directions. Two other
-    cases keep a part of W:
+    Rank 0 removes all of W, and rank n or more keeps all of it. Between them, two cases do not
+    depend on the basis of the equal signal directions, and the result of all others is nan:
 
     * rank n - 1 and sigma_noise the smallest: the signal alone remains. The logits are -a (1 - 1/n)
       for the correct label, a/n for a wrong one and 0 for the noise.
@@ -201,7 +201,10 @@ def truncated(a: Numbers, b: Numbers, n: int, rank: int) -> tuple[jax.Array, jax
 
 
 def cross_entropy(logits_JxN: jax.Array, alpha: Numbers) -> jax.Array:
-    """Returns the mean over inputs of -sum_y p(y|x) log softmax; the noise is the last row."""
+    """Returns the mean over inputs of -sum_y p(y|x) log softmax.
+
+    The columns of the logits are inputs and the rows are labels, with the noise last.
+    """
     log_p = jax.nn.log_softmax(logits_JxN, axis=0)
     return -((1 - alpha) * jnp.diagonal(log_p) + alpha * log_p[-1]).mean()
 
@@ -244,7 +247,7 @@ def _implicit_flow(speed, start, times):
     return jax.tree.map(lambda x: x[jnp.argsort(order)], solution.ys)
 
 
-# n and the kind are traced, because an implicit solver takes seconds to compile.
+# n and `of_weights` are traced, so that they share one program: compiling the solver takes seconds.
 @jax.jit
 def _solve_logits(alpha, times, n, of_weights):
     def solve(alpha):
@@ -282,7 +285,7 @@ def _solve_matrix(key, alpha, times, n, rank, kind):
         logits = u_JxD @ w_DxD @ e_DxN
         left, sigma, right = jnp.linalg.svd(w_DxD)
         truncated_DxD = (left[:, :rank] * sigma[None, :rank]) @ right[:rank]
-        # The input of the noise direction is the sum of all inputs.
+        # Right singular vectors of W: the sum of all inputs (noise), a difference of two (signal).
         noise_sigma = jnp.linalg.norm(w_DxD @ e_DxN.sum(1)) / n**0.5
         signal_sigma = jnp.linalg.norm(w_DxD @ (e_DxN[:, 0] - e_DxN[:, 1])) / 2**0.5
         a, b = logits[1, 0] - logits[0, 0], logits[n, 0] - logits[0, 0]

@@ -1,9 +1,9 @@
 """Figure 18: the associative memory with random embeddings, whole and truncated to a low rank.
 
-Labels have the law of `theory.associative_memory.flow`: y = x with probability 1 - alpha, else the
-noise. The embeddings e and u are random vectors on the sphere instead of orthonormal ones. W is
-trained whole and truncated only to evaluate the loss on labels without noise. This loss ends at
--log(1 - alpha) for the whole W, and below it for rank n - 1.
+Labels are drawn as in `theory.associative_memory.flow`: y = x with probability 1 - alpha, else the
+noise. The embeddings e of inputs and u of labels are random unit vectors, not orthonormal ones.
+W is trained whole and truncated only to evaluate the loss on labels without noise. This loss ends
+at -log(1 - alpha) for the whole W, and below it for rank n - 1.
 """
 
 import functools
