@@ -2,10 +2,10 @@
 
 The paper is "Dissecting the Interplay of Attention Paths in a Statistical Mechanics Theory of
 Transformers" (arXiv 2405.15926); equation numbers refer to this paper. `order_parameter` solves the
-limit of wide networks, and `predict` returns its mean and variance of f on test inputs (Equations 5
-to 12). `sample` draws from the exact posterior of finite networks. Its `Posterior` has the same U,
-`.mean` and `.variance`. With method="weights" it samples the weights of
-`jaxformer.models.attention_paths`.
+limit of wide networks, and `predict` returns the mean and variance of the output f on test inputs
+in this limit (Equations 5 to 12). `sample` draws from the exact posterior of finite networks. It
+returns a `Posterior`, which has draws of U and the methods `mean` and `variance`. With
+method="weights" it samples the weights of `jaxformer.models.attention_paths`.
 
 Letters of the paper:
 
@@ -15,6 +15,7 @@ Letters of the paper:
     xi^pi     attentioned input of path pi: the tokens after the fixed attention of its heads
     n         dimension of a token vector
     N_l       width of hidden layer l = 1 .. L+1; N is the largest
+    v^(l)     products of the readout and the value matrices along partial paths (`bartlett`)
     V_eff     effective weights, one row of n for each path: f = sum_pi V_eff^pi . xi^pi / sqrt(D n)
     U^(l)     order parameter of layer l; U = U^(1) is (D, D), and u = U^(L+1) is a number
     chain     the order parameters u, U^(L), .., U^(1); other chains are Markov chains

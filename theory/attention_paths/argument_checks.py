@@ -90,7 +90,7 @@ def check_widths(width: Any, heads: Sequence[int]) -> tuple:
 
 
 def check_whole_widths(width: Any, heads: Sequence[int]) -> tuple[int, ...]:
-    """Returns (N_1 .. N_{L+1}) as whole numbers, which samplers of real networks need."""
+    """Returns (N_1 .. N_{L+1}) as whole numbers, which samplers of finite networks need."""
     widths = check_widths(width, heads)
     for value in widths:
         check_count("width", value)

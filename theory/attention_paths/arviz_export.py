@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxformer.core.errors import UserError
 
+# NumPyro's names of the statistics of NUTS, and ArviZ's names.
 ARVIZ_NAMES = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}
 
 
@@ -37,7 +38,7 @@ def inference_data(
         "posterior": {n: x.reshape(chains, draws, *x.shape[1:]) for n, x in variables.items()},
         "sample_stats": {ARVIZ_NAMES.get(n, n): np.asarray(x) for n, x in statistics.items()},
     }
-    # Before version 1 each group is an argument; since then all groups are one argument.
+    # Before version 1 of ArviZ, `from_dict` took each group as an argument; now it takes one dict.
     if "posterior" in inspect.signature(arviz.from_dict).parameters:
         return arviz.from_dict(**groups)
     return arviz.from_dict(groups)

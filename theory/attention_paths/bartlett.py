@@ -1,9 +1,14 @@
 """The chain of order parameters u, U^(L), .., U^(1) and its Bartlett coordinates theta.
 
-**Law.** Given v^(l+1), the N_l columns of v^(l) are iid N(0, Ut^(l)). For weights drawn from the
-prior the order parameters are therefore a chain of Wishart matrices, exactly and at every width:
+**Law.** v^(l) has a row for each partial path (h_l .. h_L), with N_l entries: the product
+a^T V^(L)h_L .. V^(l)h_l / sqrt(N_{l+1} .. N_{L+1}) of the readout a and the value matrices. The
+order parameter is U^(l) = v^(l) v^(l)T / N_l. For weights drawn from the prior, the N_l columns of
+v^(l) given v^(l+1) are iid N(0, Ut^(l)). The order parameters are therefore a chain of Wishart
+matrices, exactly and at every width:
 
     U^(l) | U^(l+1) ~ W(Ut^(l) / N_l, N_l),     Ut^(l) = I_{H_l} (x) U^(l+1),     Ut^(L+1) = 1.
+
+(x) is the Kronecker product.
 
 **Coordinates.** Bartlett's decomposition writes each matrix with a lower trapezoidal factor A_l:
 
@@ -15,8 +20,8 @@ The A_l are independent. With r_l the rank of U^(l),
 
 theta has the logarithms of the diagonals and the entries below them. A_l has the shape
 (H_l r_{l+1}, r_l). If N_l is below the number of rows, U^(l) is singular and
-r_l = min(N_l, H_l r_{l+1}). The thermodynamic action always has its minimum at full rank. In the
-docstrings below a side of H_l .. H_L is the product of these numbers.
+r_l = min(N_l, H_l r_{l+1}). The thermodynamic action always has its minimum at full rank. In
+shapes H_l .. H_L stands for the product of these numbers.
 
 **Several outputs.** A network of m outputs has m readout vectors. Then u is (m, m), Ut^(L+1) is
 1_m, and the rows of every U^(l) run over (partial path, output).
@@ -80,6 +85,7 @@ def order_parameter_factors(layout: Layout, theta: jax.Array) -> list[jax.Array]
     A = bartlett_factors(layout, theta)
     C = [A[0]]
     for heads, A_l in zip(layout.heads[::-1], A[1:]):
+        # R and r are the ranks of U^(l+1) and U^(l), and d runs over the rows of C_{l+1}.
         blocks_HxRxr = A_l.reshape(heads, -1, A_l.shape[1])
         C.append(jnp.einsum("dR,hRr->hdr", C[-1], blocks_HxRxr).reshape(-1, A_l.shape[1]))
     return C
@@ -107,7 +113,7 @@ def coordinates(layout: Layout, chain: Sequence[jax.Array]) -> jax.Array:
 
 
 def neg_entropy(layout: Layout, theta: jax.Array, width_ratios: Sequence) -> jax.Array:
-    """Returns the first bracket of the action, sum_l (N_l/N) [|A_l|^2 - 2 sum_i ln A_l,ii].
+    """Returns the prior part of the action S, sum_l (N_l/N) [|A_l|^2 - 2 sum_i ln A_l,ii].
 
     Its minimum is the GP limit U = I, where theta is 0.
 
@@ -142,7 +148,10 @@ def log_prior(layout: Layout, theta: jax.Array, widths: Sequence) -> jax.Array:
 
 
 def prior_scale(layout: Layout, widths: Sequence) -> jax.Array:
-    """Returns the prior standard deviations of theta at large N, 1/sqrt(2 N_l) and 1/sqrt(N_l)."""
+    """Returns the prior standard deviations of theta at large N.
+
+    They are 1/sqrt(2 N_l) for logarithms of diagonals and 1/sqrt(N_l) for the entries below.
+    """
     parts = []
     for width, (rows, rank) in zip(widths[::-1], layout.shapes):
         parts.append(jnp.full(rank, 1.0) / (2 * width) ** 0.5)
@@ -155,7 +164,7 @@ def _below_diagonal(rows: int, rank: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _entry_indices(rows: int, rank: int) -> np.ndarray:
-    """Returns for each entry of A its index in (diagonal, entries below it, 0)."""
+    """Returns for each entry of A its index in the vector (diagonal, entries below it, one 0)."""
     below = _below_diagonal(rows, rank)
     indices = np.full((rows, rank), rank + len(below[0]))
     indices[np.arange(rank), np.arange(rank)] = np.arange(rank)

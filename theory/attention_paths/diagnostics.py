@@ -1,15 +1,17 @@
 """Diagnostics of the Markov chains, and the limits beyond which they are not trusted.
 
-    r_hat        split r-hat: 1 if the halves of all chains have one mean; the worst entry of U
-    r_hat_rank   1 if the halves have one law: the worse of r-hat on ranks and r-hat on ranks of the
-                 distance to the median; the worst entry of U
-    ess          effective draws of the mean; the worst entry of U
-    ess_bulk     effective draws of the ranks; the worst entry of U
-    ess_tail     effective draws of the 5 % and the 95 % quantile; the worst entry of U
+    r_hat        split r-hat: 1 if the halves of all chains have the same mean
+    r_hat_rank   1 if the halves of all chains have the same distribution: the larger of r-hat on
+                 ranks and r-hat on ranks of the distance to the median
+    ess          effective number of draws for the mean
+    ess_bulk     effective number of draws for the ranks
+    ess_tail     effective number of draws for the 5 % or the 95 % quantile, the smaller one
     bfmi         mean of (e_(t+1) - e_t)^2 over the variance of e, where e_t is the energy at step
-                 t; the worst chain; low if the momenta do not reach the tails
+                 t; low if the momenta do not reach the tails
     at_max_depth share of draws whose trajectory stopped at the maximal tree depth
     divergences  draws whose trajectory left the energy surface
+
+The first five are computed for each entry of U, and `bfmi` for each chain. The worst value counts.
 
 The limits are the usual ones (arXiv 1903.08008, 1604.00695), except the limit of r-hat. With the
 fewest draws that the limit of `ess` admits, r-hat exceeds the usual 1.01 by chance.
@@ -115,10 +117,10 @@ def bfmi(energy_CxS: np.ndarray) -> float:
 
 
 def doubts(diagnostics: Mapping[str, Any]) -> list[str]:
-    """Returns a phrase for each diagnostic beyond its limit; without any the chains are trusted.
+    """Returns a phrase for each diagnostic beyond its limit. An empty list means trusted chains.
 
-    Diagnostics that an older record lacks are skipped. A number that is not finite, such as that
-    of a chain that does not move, is beyond its limit.
+    Diagnostics that an older record lacks are skipped. NaN, as from a chain that does not move,
+    counts as beyond its limit.
 
     Args:
         diagnostics: what `diagnose` returned, or the same part of a record.
@@ -134,7 +136,8 @@ def doubts(diagnostics: Mapping[str, Any]) -> list[str]:
             continue
         value = _as_float(diagnostics[name])
         value = np.nan if value is None else value / divisor.get(name, 1)
-        if not (value >= limit.bound if limit.is_minimum else value <= limit.bound):
+        is_within = value >= limit.bound if limit.is_minimum else value <= limit.bound
+        if not is_within:
             bound = f"{'at least' if limit.is_minimum else 'at most'} {limit.bound:g}"
             phrases.append(f"{limit.label} {value:.3g} ({bound})")
     return phrases
@@ -155,7 +158,10 @@ def _halves(values_CxSxE: np.ndarray) -> np.ndarray:
 
 
 def _normal_scores(values_CxSxE: np.ndarray) -> np.ndarray:
-    """Returns the normal quantiles of the ranks over all chains, which have no heavy tails."""
+    """Returns the normal quantiles of the ranks over all chains, by Blom's formula.
+
+    Unlike the values they have no heavy tails.
+    """
     from scipy.special import ndtri
     from scipy.stats import rankdata
 

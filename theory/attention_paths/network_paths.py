@@ -5,8 +5,8 @@
 
 A path passes through one head of each chosen layer. Its attentioned input is the sum of the vectors
 that enter the first block, weighted by the attention maps along the path. MLPs, norms and other
-layers are left out. With skip=True each layer has one more head that attends to its own token, so a
-path may bypass the layer like the residual stream.
+layers are left out. With skip=True each layer has one more head, in which each token attends to
+itself. A path through this head bypasses the layer like the residual stream.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def attentioned_of(
         tokens: input tokens, (P, T).
         layers: layers of the paths, from 0; all layers with attention maps by default.
         readout: the token that is read, "first", "last" or "mean".
-        skip: whether each layer has one more head that attends to its own token.
+        skip: whether each layer has one more head, in which each token attends to itself.
 
     Returns:
         xi, (P, D, n), and (H_1 .. H_L).
@@ -72,16 +72,17 @@ def from_maps(tokens_BxTxn: Array, maps: Sequence[Array], readout: str = "last")
     tokens = jnp.asarray(tokens_BxTxn)
     if tokens.ndim != 3:
         raise UserError(f"tokens must be (examples, length, n) vectors, got shape {tokens.shape}.")
-    P, T, _ = tokens.shape
-    keys_first = []
+    B, T, _ = tokens.shape
+    keys_first = []  # the maps as `attentioned_input` takes them, (B, H, key, query)
     for l, map_BxHxTxS in enumerate(map(jnp.asarray, maps), 1):
-        if map_BxHxTxS.ndim != 4 or map_BxHxTxS.shape[::2] != (P, T) or map_BxHxTxS.shape[3] != T:
+        shape = map_BxHxTxS.shape
+        if len(shape) != 4 or shape != (B, shape[1], T, T):
             raise UserError(
-                f"the attention maps of layer {l} must be ({P}, heads, {T}, {T}), got shape "
-                f"{map_BxHxTxS.shape}."
+                f"the attention maps of layer {l} must be ({B}, heads, {T}, {T}), got shape "
+                f"{shape}."
             )
         keys_first.append(map_BxHxTxS.swapaxes(2, 3))
-    if keys_first:  # the output is read at one token: select the queries of the last layer
+    if keys_first:  # the last layer needs only the queries of the tokens that are read
         queries_first = readout_queries(jnp.moveaxis(keys_first[-1], 3, 1), readout)
         keys_first[-1] = jnp.moveaxis(queries_first, 1, 3)
     return attentioned_input(tokens, keys_first)

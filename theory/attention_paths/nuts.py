@@ -16,8 +16,8 @@ from theory.attention_paths.kernel import energy
 from theory.attention_paths.reconstruction import reconstruct
 
 # The mass matrix is dense up to this many coordinates, if the warm-up has enough steps for each. A
-# covariance of fewer draws than coordinates has directions without any motion, and then each draw
-# takes the deepest tree.
+# covariance estimated from fewer draws than coordinates is singular: the chains hardly move in some
+# directions, and each draw takes the deepest tree.
 MAX_DENSE_COORDINATES = 200
 MIN_STEPS_PER_COORDINATE = 5
 
@@ -97,6 +97,7 @@ def start(spec: Spec, data: tuple, start_theta, keys) -> Any:
         jitter_key, weights_key, state_key = jax.random.split(key, 3)
         spread = bartlett.prior_scale(spec.layout, spec.widths).astype(start_theta.dtype)
         noise = jax.random.normal(jitter_key, start_theta.shape, start_theta.dtype)
+        # Half a prior standard deviation of noise keeps the chains near start_theta, but apart.
         theta = start_theta + 0.5 * spread * noise
         z = theta / spread
         if spec.method == "weights":

@@ -3,16 +3,17 @@
     S = sum_{l=1}^{L+1} (N_l/N) [-ln det U^(l) + ln det Ut^(l) + Tr Ut^(l)-1 U^(l)]
         + (1/N) [ln det(K + T) + Y^T (K + T)^-1 Y]
 
-N is the largest width, and p(chain | Y) ~ exp(-N S / 2). The theory assumes P, N -> infinity at
-fixed P/N; `sampling` samples the exact law at finite N.
+Ut^(l) = I (x) U^(l+1) is the covariance that U^(l) has under the prior (`bartlett`). N is the
+largest width, and p(chain | Y) ~ exp(-N S / 2). The theory assumes P, N -> infinity at fixed P/N;
+`sampling` samples the exact law at finite N.
 
-In Bartlett coordinates theta (`bartlett`) the first bracket is a sum over entries, every theta is a
-positive definite chain, and the Hessian of that bracket at the GP limit theta = 0 is diagonal: 4
-for the logarithms of diagonals and 2 for the entries below them.
-L-BFGS then needs some tens of evaluations, where Adam on U needs thousands. L-BFGS stops at the
-round-off of its line search, 1e-6. Newton steps then reduce the gradient to 1e-10, measured with 14
-and with 2117 coordinates. Conjugate gradients with Hessian-vector products solve their linear
-systems.
+The minimum is found in Bartlett coordinates theta (`bartlett`). Every theta is a positive definite
+chain, and the first line of S is a sum over its entries. With equal widths the Hessian of this line
+at the GP limit theta = 0 is diagonal: 4 for the logarithms of diagonals and 2 for other entries.
+L-BFGS then needs some tens of evaluations, where Adam on U needs thousands. The round-off of its
+line search stops L-BFGS at a gradient of 1e-6. Newton steps then reduce the gradient to 1e-10,
+measured with 14 and with 2117 coordinates. Conjugate gradients with Hessian-vector products solve
+their linear systems.
 """
 
 import functools
@@ -87,7 +88,8 @@ def order_parameter(
     stored = store_compressed_examples(attentioned)
     del attentioned  # the largest array for many paths; `stored` replaces it
     # Arrays of one type, so that 10 and 10.0 share a compiled program.
-    *width_arrays, T = (jnp.asarray(number, labels.dtype) for number in (*widths, temperature))
+    width_arrays = [jnp.asarray(number, labels.dtype) for number in widths]
+    T = jnp.asarray(temperature, labels.dtype)
     with one_lapack_thread():
         chain, value, norm = _minimise(layout, stored, labels, width_arrays, T, start)
         failed = is_concrete(norm) and not bool(norm <= _max_gradient_norm(labels.dtype))
@@ -161,7 +163,7 @@ def _lbfgs(loss, theta, memory: int = 20, steps: int = 500):
 
 
 def _newton(loss, theta, steps: int = 8):
-    """Takes Newton steps while the gradient shrinks; the decrease of S is below round-off."""
+    """Takes Newton steps while the gradient shrinks. S itself decreases by less than round-off."""
     target = 1e-11 if theta.dtype == jnp.float64 else 1e-6
 
     def unfinished(carry):

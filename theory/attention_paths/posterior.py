@@ -113,7 +113,7 @@ class Posterior:
         means_SxB = np.einsum("bdn,sdn->sb", np.asarray(test_BxDxn), self.linear, optimize=True)
         between_B = means_SxB.var(0)
         if self.theta is None:
-            return between_B  # method "weights" has one output
+            return between_B  # method "weights" allows one output only: the shape is (B,)
         layout, theta_Sxp = self.problem.layout, jnp.asarray(self.theta)
         with one_lapack_thread():
             within_B = np.asarray(_mean_variance(layout, theta_Sxp, *self.problem.data, test_BxDxn))

@@ -3,7 +3,8 @@
     mean = k^T (K + T)^-1 Y
     variance = K(x*, x*) - k^T (K + T)^-1 k       (arXiv 2405.15926, Equations 5-6)
 
-k, K and K(x*, x*) exclude the temperature, which is added only where K is inverted.
+x* is a test input, and k is the vector of its kernels with the training examples. k, K and
+K(x*, x*) exclude the temperature, which is added only where K is inverted.
 """
 
 import functools
@@ -65,8 +66,9 @@ def predict_at(
     """
     U, labels = jnp.asarray(U), jnp.asarray(labels)
     m = multiple_outputs.count(labels)
-    paths, n = (len(U) // m,), attentioned.shape[2]
-    attentioned_test = check_attentioned("attentioned_test", attentioned_test, paths, n)
+    heads = (len(U) // m,)  # the check needs only their product, the number of paths
+    n = attentioned.shape[2]
+    attentioned_test = check_attentioned("attentioned_test", attentioned_test, heads, n)
     temperature = jnp.asarray(temperature, labels.dtype)
     inputs, tests = (multiple_outputs.expand(xi, m) for xi in (attentioned, attentioned_test))
     mean, variance = _predict(U, inputs, labels.reshape(-1), temperature, tests)
@@ -141,8 +143,9 @@ def gram_hidden(order_parameter: OrderParameter) -> jax.Array:
 def gram_effective(order_parameter: OrderParameter, n: int) -> jax.Array:
     """Returns the Gram matrix with the input projection, <V_eff V_eff^T> / n.
 
-    It is U - (N_1/n) (U - U Ut^-1 U), from the exact E[U - U G U / n] and the Ward identity of G at
-    the saddle point. The paper equates it with U, which holds only for n >> N.
+    It is U - (N_1/n) (U - U Ut^-1 U). This follows from the exact E[U - U G U / n] with
+    G = d energy / dU and the Ward identity of G at the saddle point. The paper equates the result
+    with U, which holds only for n >> N.
 
     Args:
         order_parameter: result of `order_parameter`.

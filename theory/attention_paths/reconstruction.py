@@ -8,8 +8,11 @@ all other weights are therefore drawn from the prior conditioned on the chain:
     V_eff   = C_1 Z + (D n)^(-1/2) U Xi (K + T)^-1 (Y - f_0 - sqrt(T) eps)        (Matheron's rule)
     V^(0)   = sqrt(N_1) pinv(v^(1)) V_eff + (1 - Q_1 Q_1^T) Z
 
-Z and eps are standard normal, pinv is the pseudo-inverse, Xi are the training inputs, and f_0 is
-the network with V_eff = C_1 Z.
+v^(l) and C_l are defined in `bartlett`. V^(l)_h is the value matrix of head h and V^(0) the input
+projection. Z and eps are standard normal, pinv is the pseudo-inverse, Xi are the training inputs,
+and f_0 is the output of the network with V_eff = C_1 Z.
+
+Suffixes of array names: I and O the widths N_l and N_{l+1}, r the rank of Q_{l+1}.
 """
 
 from collections.abc import Sequence

@@ -10,8 +10,9 @@ The collapsed sampler (over the order parameters) is exact at every N, P and n:
    (14 for two layers of two heads), and its cost does not depend on N.
 4. Given the chain, all weights follow by linear algebra (`reconstruction`).
 
-NUTS moves in Bartlett coordinates divided by their prior standard deviations. Their log density is
-`bartlett.log_prior`. For N < H^L the Bartlett factors are trapezoidal and nothing else changes.
+NUTS moves in Bartlett coordinates divided by their prior standard deviations. Their prior log
+density is `bartlett.log_prior`. For N < H^L the Bartlett factors are trapezoidal and nothing else
+changes.
 
 A long run is a sequence of `Sampler.advance` calls whose state is a tree of plain arrays. It can be
 saved between any two calls, during the warm-up too, and another process resumes from it.
@@ -79,14 +80,17 @@ def sample(
         ((100, 4, 4), (5,))
     """
     check_count("draws", draws)
-    problem = (attentioned, labels, width, temperature, heads)
-    sampler = Sampler.build(*problem, warmup, chains, method, chain_method, **options)
+    data_and_network = (attentioned, labels, width, temperature, heads)
+    sampler = Sampler.build(*data_and_network, warmup, chains, method, chain_method, **options)
     steps = warmup + math.ceil(draws / chains)
-    state, chunks, done = sampler.start(key), [], 0
+    state = sampler.start(key)
+    chunks = []
+    done = 0
     while done < steps:
-        state, chunk = sampler.advance(state, min(sampler.chunk, steps - done))
+        chunk_steps = min(sampler.chunk, steps - done)
+        state, chunk = sampler.advance(state, chunk_steps)
         chunks.append(chunk)
-        done += min(sampler.chunk, steps - done)
+        done += chunk_steps
         if on_chunk is not None:
             on_chunk(done, steps)
     return sampler.posterior(chunks, draws)
@@ -164,6 +168,7 @@ class Sampler:
         check_count("steps", steps)
         if steps > self.chunk:
             raise ValueError(f"advance takes at most chunk = {self.chunk} steps, got {steps}.")
+        # Steps of this call that still belong to the warm-up give no draws.
         warmup_steps = min(max(self.warmup - int(state.i[0]), 0), steps)
         state = jax.tree.map(jnp.asarray, state)
         with one_lapack_thread():
@@ -172,7 +177,7 @@ class Sampler:
             return jax.tree.map(np.asarray, state), chunk
 
     def posterior(self, chunks: Sequence[dict], draws: int | None = None) -> Posterior:
-        """Returns all draws of the chunks, or the first `draws`."""
+        """Returns all draws of the chunks, or the first `draws`. Diagnostics use all draws."""
         by_chain = jax.tree.map(lambda *parts: np.concatenate(parts, 1), *chunks)
         shape = by_chain["num_steps"].shape
         flat = {name: x.reshape(-1, *x.shape[2:]) for name, x in by_chain.items()}
