@@ -33,7 +33,7 @@ def check_range(name: str, value: Any, low: float = -np.inf, high: float = np.in
     if not is_concrete(value):
         return
     try:
-        if np.asarray(value).dtype.kind in "SUOc":
+        if np.asarray(value).dtype.kind in "SUOc":  # bytes, text, objects, complex numbers
             raise TypeError
         array = np.asarray(value, float)
     except (TypeError, ValueError):

@@ -20,7 +20,7 @@ BLUE, RED, _, _, ORANGE, SKY, _ = COLOURS
 
 
 def check_writable(path: Path, endings: Sequence[str], force: bool) -> None:
-    """Raises UserError unless `path` can be written; called before the computation.
+    """Raises UserError unless `path` can be written. Call it before the computation.
 
     Args:
       path: the output file. Its folder must exist.

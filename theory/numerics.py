@@ -102,7 +102,6 @@ def chebyshev_sum_2d(x: jax.Array, y: jax.Array, coefficients_MxN: np.ndarray) -
     row_sums = jnp.tensordot(
         jnp.asarray(rows, y.dtype), jnp.stack(chebyshev_basis(y, n, jnp)), axes=1
     )
-    inside = chebyshev_basis(jnp.minimum(x, 1), m, jnp)
-    return sum(
-        (row_sums[k] * term for k, term in enumerate(inside)), jnp.maximum(x - 1, 0) * row_sums[m]
-    )
+    basis = chebyshev_basis(jnp.minimum(x, 1), m, jnp)
+    continuation = jnp.maximum(x - 1, 0) * row_sums[m]
+    return sum((row_sums[k] * term for k, term in enumerate(basis)), continuation)

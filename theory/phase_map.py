@@ -67,19 +67,19 @@ def main(argv: Sequence[str]) -> int:
 
     beta, rho = np.linspace(0, args.beta_max, args.points), np.linspace(0, 1, args.points)
     # NumPy overlaps: importing jax would take longer than both maps.
-    limit, exact = (
-        cosine_from_overlaps(rho[None], *GridOverlaps(args.length, kind)(beta[:, None], rho[None]))
-        for kind in ("limit", "exact")
-    )
-    figure = _figure(args.length, beta, limit, exact)
-    save_figure(figure, args.out, {"beta": beta, "rho": rho, "limit": limit, "exact": exact})
+    cosines: dict[str, np.ndarray] = {}
+    for kind in ("limit", "exact"):
+        y_q, y_p = GridOverlaps(args.length, kind)(beta[:, None], rho[None])
+        cosines[kind] = cosine_from_overlaps(rho[None], y_q, y_p)
+    figure = _figure(args.length, beta, cosines["limit"], cosines["exact"])
+    save_figure(figure, args.out, {"beta": beta, "rho": rho, **cosines})
     return 0
 
 
 def _figure(length: int, beta_B: np.ndarray, limit_BxR: np.ndarray, exact_BxR: np.ndarray) -> Any:
     figure, axes = new_figure(2, (PAGE, 2.3), sharey=True)
     rho = np.linspace(0, 1, 400)[:-1]
-    look = {
+    image_style = {
         "origin": "lower",
         "aspect": "auto",
         "cmap": figure_style.SEQUENTIAL_MAP,
@@ -88,7 +88,7 @@ def _figure(length: int, beta_B: np.ndarray, limit_BxR: np.ndarray, exact_BxR: n
     }
     titles = ("the paper's limit, $T\\to\\infty$", f"exact, $T={length}$")
     for axis, values, title in zip(axes, (limit_BxR, exact_BxR), titles):
-        image = axis.imshow(values.T, extent=(0, beta_B[-1], 0, 1), **look)
+        image = axis.imshow(values.T, extent=(0, beta_B[-1], 0, 1), **image_style)
         axis.plot(np.sqrt(2 / (1 - rho)), rho, color=RED, lw=1.6, label=r"$\beta_c(\rho)$")
         axis.set(xlim=(0, beta_B[-1]), ylim=(0, 1), xlabel=r"score scale $\beta$")
         axis.set_title(title)

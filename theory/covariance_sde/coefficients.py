@@ -13,7 +13,8 @@ the covariance Phi = h^T h / n this means in law
 
     dPhi = b(Phi) I_m dtau + [Sigma^v(Phi) + Sigma^M(Phi)]^{1/2} dB.
 
-The paper's (2.4) omits the identity after b, and its (A.7) has I_n instead of I_m.
+`drift` returns b I_m and `covariance` the sum of the Sigmas. The paper's (2.4) omits the identity
+after b, and its (A.7) has I_n instead of I_m.
 
 **Variants.** A variant is described by one projection for each token: column a of A is s P_a w_a,
 where P_a = I - 11^T/m. With causal masking P_a is I - 11^T/a on the first a entries and 0
@@ -41,7 +42,8 @@ def drift(phi: jax.Array, mixing: Mixing = UNMASKED, width: int | None = None) -
         b = Tr(Phi)/m - (1/m^2) sum_ab Phi^ab.
 
     With causal masking token a has (kappa/m) [Tr(Phi_{<=a}) - sum(Phi_{<=a})/a], which is 0 for the
-    first token. The output projection does not change the drift.
+    first token. Phi_{<=a} is the block of the first a tokens. The output projection does not change
+    the drift.
 
     Args:
         phi: covariance, (.., m, m).
@@ -102,8 +104,8 @@ def one_step_covariance(phi: jax.Array, width: int, mixing: Mixing = UNMASKED) -
                     + (d_ac d_bd + d_ad d_bc) (kappa/(n m))^2 tr(P_a Phi P_b Phi)
         Cov_{ab,cd} = [E^ac E^bd + E^ad E^bc + K_{ac,bd} + K_{ad,bc}]/n + K_{ab,cd}/H,
 
-    so n Cov = Sigma^v + Sigma^M + O(1/n). The output projection applies the Wishart map again. With
-    C the covariance above, the result is
+    so n Cov = Sigma^v + (kappa/H) Sigma^M + O(1/n). The output projection applies the Wishart map
+    again. With C the covariance above, the result is
 
         [E^ac E^bd + E^ad E^bc + C_{ac,bd} + C_{ad,bc}]/n + C_{ab,cd}.
 
@@ -126,7 +128,9 @@ def one_step_covariance(phi: jax.Array, width: int, mixing: Mixing = UNMASKED) -
         matches = _with_leading_axes(matches, linear)
         return linear + matches * (kappa / (n * m)) ** 2 * trace_AxB[..., a, b]
 
-    def wishart(cov, a, b, c, d):  # of Wishart(n, G)/n, where G has the covariance `cov`
+    # Returns the covariance of Wishart(n, G)/n given G, averaged over a G with mean E and
+    # covariance `cov`.
+    def wishart(cov, a, b, c, d):
         value = mean[..., a, c] * mean[..., b, d] + mean[..., a, d] * mean[..., b, c]
         return (value + cov(a, c, b, d) + cov(a, d, b, c)) / n
 
@@ -161,6 +165,7 @@ def mean(
     weights_AxM = rate * jnp.diagonal(projections, axis1=-2, axis2=-1)
     diagonal = jnp.diagonal(phi)
     source = rate * mean_quadratic(phi, mixing.causal) - weights_AxM @ diagonal
+    # With a constant last entry the ODE diagonal' = weights diagonal + source is homogeneous.
     generator = jnp.zeros((m + 1, m + 1), phi.dtype).at[:m, :m].set(weights_AxM)
     flow = jax.scipy.linalg.expm(tau * generator.at[:m, m].set(source))
     return phi + jnp.diag(flow[:m] @ jnp.append(diagonal, 1.0) - diagonal)
@@ -176,7 +181,7 @@ def mean_trace(
         SDE                            t - M = (t0 - M0) e^{f tau}
         l = tau n layers of width n    t - M = (t0 - M0) (1 + f/n)^l,
 
-    and M gains 1/m of what t gains.
+    and M increases by 1/m of the increase of t.
 
     Args:
         phi0: covariance at tau = 0, (m, m).
@@ -185,11 +190,11 @@ def mean_trace(
     """
     phi = check_covariance("phi0", phi0)
     m = phi.shape[-1]
-    t0, overlap0, f = jnp.trace(phi) / m, phi.mean(), 1 - 1 / m
+    t0, M0, f = jnp.trace(phi) / m, phi.mean(), 1 - 1 / m
     tau = jnp.asarray(tau, phi.dtype)
     growth = jnp.exp(f * tau) if width is None else (1 + f / width) ** (tau * width)
-    gain = (t0 - overlap0) * (growth - 1) / f
-    return t0 + gain, overlap0 + gain / m
+    gain = (t0 - M0) * (growth - 1) / f
+    return t0 + gain, M0 + gain / m
 
 
 def mean_quadratic(phi: jax.Array, causal: bool) -> jax.Array:

@@ -1,9 +1,9 @@
 """The hidden covariance of a MixiT decoder at initialisation, from a given Phi_0.
 
-The m tokens of the sequence have the m rows of sqrt(n) [Phi0^{1/2}; 0]^T as embeddings. The states
-h of layer l, (m, n), then give Phi_l = h h^T / n. Without residuals, norms and MLPs this is the
-recursion of `theory.covariance_sde.finite_networks` with causal masking and W^o. Residuals, norms
-and MLPs are what the SDE leaves out.
+The embeddings of the m tokens are the rows of sqrt(n) H^T, padded with zeros to the width n, where
+H^T H = Phi_0 (`square_root`). The states h of layer l, (m, n), then give Phi_l = h h^T / n. Without
+residuals, norms and MLPs this is the recursion of `theory.covariance_sde.finite_networks` with
+causal masking and W^o. The SDE leaves out residuals, norms and MLPs.
 """
 
 import functools

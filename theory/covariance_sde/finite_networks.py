@@ -101,6 +101,7 @@ def _recursion(ensemble: Ensemble, rows: int, layer: Callable, weights: int) -> 
     """
     key, phi0, width, layers, samples, mixing = ensemble
     std = None
+    # A numeric scale becomes a traced array, so that a new value needs no compilation.
     if not isinstance(mixing.scale, str):
         check_range("the scale of mixing", mixing.scale, 0.0)
         std = jnp.full((mixing.heads,), mixing.scale, phi0.dtype)
@@ -131,9 +132,9 @@ def _run(key, phi0, stops, width, std, samples, mixing: Mixing, rows, layer: Cal
 
 
 def _network_layer(key, h_NxM, width, std_H, mixing: Mixing):
-    """Returns the next h, concat_h(W^v_h h (I + A_h)), times W^o if `mixing` has one.
+    """Returns the next h: W^v h (I + A) of each head, concatenated, then times W^o if there is one.
 
-    h is divided by sqrt(n), so that Phi = h^T h.
+    Here h is divided by sqrt(n), so that Phi = h^T h.
     """
     key_v, key_a, key_o = jax.random.split(key, 3)
     heads = len(std_H)
@@ -156,7 +157,7 @@ def _wishart_layer(key, f_MxM, width, std_H, mixing: Mixing):
     b_HxMxM = _bartlett(key_b, heads, m, width // heads, f_MxM.dtype)
     f_HxMxM = b_HxMxM @ (f_MxM @ a_HxMxM) / width**0.5
     f_MxM = f_HxMxM[0]
-    if heads > 1:
+    if heads > 1:  # R of the QR decomposition has R^T R = sum_h F_h^T F_h
         f_MxM = jnp.linalg.qr(f_HxMxM.reshape(heads * m, m), mode="r")
     if mixing.output_projection:
         f_MxM = _bartlett(key_o, 1, m, width, f_MxM.dtype)[0] @ f_MxM / width**0.5

@@ -19,9 +19,9 @@ Both g and g~ need only moments of pairs of counts, which `pair_moments` compute
     (3)  xi_{q->j} - xi_{k->l}   = g~(q) - g~(k) > 0
     (4)  xi_{q->j} - xi_{q->tau} = g(j) - g(tau) > 0
 
-**Correction.** The proof drops the terms of all tokens k other than its b_1 as o(T/N), but there
-are N of them. The event ybar = q enters at the same order. To leading order in 1/N, (3) is
-(1-alpha)^2 beta1/N and (4) is
+**Correction.** The proof keeps the term of its token b_1 and drops those of all other tokens k as
+o(T/N), but there are N of them. The event ybar = q enters at the same order. To leading order in
+1/N, (3) is (1-alpha)^2 beta1/N and (4) is
 
     values   ybar                      xi_{q->j} - xi_{q->tau}
     paper    uniform over 0 .. N-1     (1-alpha)^2 [alpha beta1 - (1-alpha) beta2]/N^2
@@ -29,10 +29,10 @@ are N of them. The event ybar = q enters at the same order. To leading order in 
     exact    uniform over 0 .. N-1     -(1-alpha)^5 (s1+s2) (1+2 alpha)/alpha /N^4
     exact    never q                   2 alpha (1-alpha)^4 (s1+s2)/N^4
 
-"paper" is a diagonal W_V with the sizes beta1 on E and beta2 on E~. "exact" is s1 and s2 steps of
-the exact gradients of phases 1 and 2. So (4) holds at this order if the trigger is never a target.
-If the trigger may be a target, (4) fails for the exact W_V at every alpha, and for the paper's it
-holds only where alpha beta1 > (1-alpha) beta2.
+"paper" is a diagonal W_V with the sizes beta1 on E and beta2 on E~. "exact" is s1 times the exact
+gradient step of phase 1 plus s2 times that of phase 2 (`value_matrix`). So (4) holds at this order
+if the trigger is never a target. If the trigger may be a target, (4) fails for the exact W_V at
+every alpha. For the paper's W_V it then holds only where alpha beta1 > (1-alpha) beta2.
 """
 
 import functools
@@ -95,6 +95,7 @@ def _attention_logits(N, T, alpha, values, sizes, exclude_trigger):
     for ybar, pair in enumerate(moments):
         residual = jnp.zeros(N + 1).at[N].set(alpha).at[ybar].add(1 - alpha) - phat
         weight, weight_previous = residual @ V, residual @ V_previous
+        # Every sequence ends with q, so n~ = n - e_q.
         mean_previous = pair.mean - e_q  # E n~_k
         cross = pair.second - e_q[:, None] * pair.mean[None]  # E n~_k n_b
         second_previous = cross - mean_previous[:, None] * e_q[None]  # E n~_k n~_b
@@ -169,8 +170,9 @@ def _sampled_logits(tokens, y, w_v, phat) -> Ordering:
 
         # The row of E(q). Its entries 0 .. N belong to E(l), and N+1 .. 2N+1 to E~(k).
         logits = jax.grad(gain)(jnp.zeros((2 * N + 2, 2 * N + 2)))[0]
-        token, trigger = logits[1:N].mean(), logits[N + 1]
-        return Ordering(trigger - logits[N + 2 : 2 * N + 1].mean(), token - logits[N])
+        g_j, g_tau = logits[1:N].mean(), logits[N]
+        g_previous_q, g_previous_k = logits[N + 1], logits[N + 2 : 2 * N + 1].mean()
+        return Ordering(g_previous_q - g_previous_k, g_j - g_tau)
 
     return jax.lax.map(lambda row: of_sequence(*row), (tokens, y), batch_size=1024)
 
@@ -195,12 +197,15 @@ def value_matrix(N: int, T: int, alpha: float, setting: Setting) -> tuple[jax.Ar
     pairs = moments_by_ybar(N, T, alpha)
     e_q = jnp.zeros(N + 1).at[0].set(1)
     ybar = _ybar_probabilities(N, exclude_trigger)
+    # p(y = j | ybar), with a row for each ybar and a column for each token j.
     y_given_YxJ = (1 - alpha) * jnp.eye(N, N + 1) + alpha * jnp.eye(N + 1)[N][None]
     uniform = jnp.full(N + 1, 1 / (N + 1))
     phat = _target_probabilities(N, alpha, exclude_trigger)
     residual_YxJ = first * (y_given_YxJ - uniform[None]) + second * (y_given_YxJ - phat[None])
     halves = []
-    for at_trigger, at_token in ([p.mean for p in pairs], [p.mean - e_q for p in pairs]):
+    counts = [pair.mean for pair in pairs]  # E n_k for ybar = q and for ybar = 1
+    counts_previous = [pair.mean - e_q for pair in pairs]  # E n~_k
+    for at_trigger, at_token in (counts, counts_previous):
         # The mean counts for ybar = j are those for ybar = 1 with tokens 1 and j exchanged.
         other = jnp.full(N - 1, at_token[2])
         tokens = other[None] + (at_token[1] - at_token[2]) * jnp.eye(N - 1)

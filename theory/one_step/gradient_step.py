@@ -36,8 +36,8 @@ than their mean, which explains nearly all of the difference from that limit.
     xi_j = (1/m) sum_i r_{i,j} g_i,     g_i = <xbar_i, xbar'>.
 
 Let kappa = E[g] (about 1/N, or 2/N with E~) and v = Var[g]. The sum of g_i over the samples with
-y_i = j is not a count. It has nearly the mean and the variance of `unit` times a count of `share` m
-samples, if
+y_i = j is not a count. It has nearly the mean and the variance of `unit` times a count among
+`share` m samples, if
 
     unit  = E[g^2] / E[g]   = kappa + v / kappa,
     share = E[g]^2 / E[g^2] = kappa / unit.
@@ -246,8 +246,9 @@ def _overlap_moments(N: int, T: int, alpha, inputs: str):
 
         E[g] = |E n|^2 / T^2,     E' Var_i[g] = sum_{k,b} Cov[n_k, n_b] E[n_k n_b] / T^4.
 
-    The half E~ has the counts n - e_q. The two halves are almost perfectly correlated, so their
-    standard deviations add.
+    E' averages over the test sequence, and Var_i is the variance over sample i. The half E~ has
+    the counts n - e_q. The two halves are almost perfectly correlated, so their standard
+    deviations add.
     """
     at_trigger, at_token = pair_moments(N, T, alpha, 0), pair_moments(N, T, alpha, 1)
     at_token = _average_over_tokens(at_token, N)

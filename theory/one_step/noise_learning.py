@@ -52,9 +52,13 @@ def noise_matrices(N: int, T: int, alpha: float) -> NoiseMatrices:
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _noise_matrices(N, T, alpha):
     V, _ = value_matrix(N, T, alpha, Setting(sizes=(1.0, 0.0)))
-    # A row of V times such a matrix is g(l) of `attention_ordering`, without the residual.
+    # A row of V times one of these matrices is g(l) of `attention_ordering` without the residual.
     g_maps = [jnp.diag(pair.mean) / T - pair.second / T**2 for pair in moments_by_ybar(N, T, alpha)]
-    A, B = (average_over_ybar([row @ x for x in g_maps], N, False) for row in (V[:N].mean(0), V[N]))
+
+    def entries(row_of_V):
+        return average_over_ybar([row_of_V @ g_map for g_map in g_maps], N, False)
+
+    A, B = entries(V[:N].mean(0)), entries(V[N])
     return NoiseMatrices(A.noise, A.token, B.noise, B.token)
 
 

@@ -12,7 +12,7 @@ One sequence z_1 .. z_T with its target y (arXiv 2406.03068, Section 2):
 The moments of token counts are exact, by dynamic programming over t. The lemmas and Table 3 count
 tokens of the chain whose last token is not forced to be q.
 
-The law is the one of `jaxformer.tasks.recall.Recall` with statistics="uniform", scored="last", one
+`jaxformer.tasks.recall.Recall` draws the same process with statistics="uniform", scored="last", one
 trigger and a noise token outside the vocabulary of the text. `sample` uses this package's token
 numbers, and tests/theory/test_one_step.py compares both samplers with the same exact probabilities.
 """
@@ -152,6 +152,7 @@ def first_step_table(N: int, T: int, alpha: Numbers) -> GradientMoments:
     means, variances = [], []
     for case in TABLE_3:
         j, k = case.split(",")
+        # The values of ybar that need separate moments, and how many tokens each stands for.
         named = [name for name in dict.fromkeys(("q", j, k)) if name != "tau"]
         classes = dict.fromkeys(named, 1) | {"other": N - len(named)}
         first, second = 0.0, 0.0
@@ -191,6 +192,7 @@ def first_step_table_limit(
     )
     if printed:
         mean = mean.at[9].set(-(a**2 + 3 * a - 1) / N**2)
+    # The variances follow, in the ten rows of Table 3.
     noise, rest = a / (T * N) + (a - a**2) / N**2, (1 - a) * b
     rows = [a**2 / (T * N) + (a**3 - a**4) / N**2, noise, noise]
     if printed:
@@ -230,8 +232,8 @@ def pair_moments(N: int, T: int, alpha: Numbers, ybar: int | jax.Array) -> PairM
         pairs = forward(jnp.diag(p))
         return count_token(forward(p), forward(with_last), second, follow + pairs), None
 
-    # Adds token z_t of the law p to the counts; cross[k, b] = E[n_k 1{z_t = b}] counts up to t - 1.
-    # The state with_last has the same entries with counts up to t.
+    # Adds token z_t, distributed as p, to the counts. cross[k, b] is E[n_k 1{z_t = b}], where n_k
+    # counts up to t - 1. In `with_last` n_k counts up to t.
     def count_token(p, cross, second, follow):
         return p, cross + jnp.diag(p), second + cross + cross.T + jnp.diag(p), follow
 
@@ -250,7 +252,8 @@ def _lemma_counts(N, alpha, T):
     one = jnp.ones(())
     free = jnp.stack([one, 0 * one, one, one, N - 3]) / N
     means, seconds = [], []
-    # The states 0 .. 4 are q, tau, j, k and all others. Each ybar has its cases of `LEMMAS`.
+    # The states 0 .. 4 are q, tau, j, k and all others. `tracked` are the states that the cases of
+    # `LEMMAS` count for this ybar (q or j), in the same order.
     for ybar_state, tracked in ((0, (0, 1, 3)), (2, (0, 1, 2, 3))):
         trigger = jnp.zeros(5).at[1].set(alpha).at[ybar_state].add(1 - alpha)
         transition = jnp.broadcast_to(free[None], (5, 5)).at[0].set(trigger)
