@@ -1,9 +1,10 @@
 """Exact integrals of the Random Energy Model of softmax attention at finite T, and their tables.
 
-At initialisation a row of scores is T independent N(0, s^2) with s = beta sqrt((1-rho) ln T), up to
-terms that a softmax cancels. Two rows have correlation rho in each column (Kronecker covariance of
-the wide limit, d -> infinity at fixed T). With Z = sum_s e^{y_s}, write
-1/Z^k = int du e^{ku} exp(-e^u Z) / Gamma(k). The average over columns then factorises:
+At initialisation a row of scores y_1 .. y_T is T independent N(0, s^2), up to terms that a softmax
+cancels. Here s = beta sqrt((1-rho) ln T); as an index s counts columns. Two rows have correlation
+rho in each column (Kronecker covariance of the wide limit, d -> infinity at fixed T). With
+Z = sum_s e^{y_s}, write 1/Z^k = int du e^{ku} exp(-e^u Z) / Gamma(k). The average over columns then
+factorises:
 
     psi_k(u) = E g_k(u + y),   g_k(y) = e^{ky} exp(-e^y),   y ~ N(0, s^2)
     psi_kl(u, v) = E g_k(u + y) g_l(v + y'),   y and y' with correlation rho
@@ -31,8 +32,8 @@ from theory.rem.coordinates import PAIR_END, cosine_at, spread_at
 from theory.rem.interpolated_tables import load_tables
 
 MIN_SPREAD = 1e-9  # stands for s = 0, where the integrals are 0/0
-_Y, _DY = trapezoid(-42.0, 4.2, 190)  # g_k vanishes outside for k >= 1
-_MAX_Y = 6.5  # exp(-e^y) is 0 above
+_Y, _DY = trapezoid(-42.0, 4.2, 190)  # for k >= 1, g_k(y) vanishes outside this interval
+_MAX_Y = 6.5  # exp(-e^y) rounds to 0 above
 
 
 class RowStatistics(NamedTuple):
@@ -139,7 +140,9 @@ def pair_overlap(s_1: float, s_2: float, r: float, T: float) -> float:
     shared = np.sqrt(abs(r))
     # The largest steps in u that resolve Phi_1: g_1 has width 1, the private component widens it.
     max_steps = [0.5 * max(1.0, 1.6 * s * private) for s in (s_1, s_2)]
-    dz = min(0.5, *(step / max(s * shared, MIN_SPREAD) for step, s in zip(max_steps, (s_1, s_2))))
+    # A step dz moves u by s shared dz.
+    dz_1, dz_2 = (step / max(s * shared, MIN_SPREAD) for step, s in zip(max_steps, (s_1, s_2)))
+    dz = min(0.5, dz_1, dz_2)
     reach = int(np.ceil(8.5 / dz)) if shared else 0  # the density of z is below 1e-16 beyond 8.5
     z = dz * np.arange(-reach, reach + 1)
     w = np.exp(-(z**2) / 2)
@@ -164,7 +167,7 @@ def _smeared_row(s, private, shared, z, max_step, T):
     u_lo -= 5  # with two rows the neglected tail below u_lo is e^{-24}
     n = max(160, 2 + int((u_hi - u_lo) / max_step))
     step = (u_hi - u_lo) / (n - 1)
-    jump = s * shared * abs(z[1] - z[0]) if len(z) > 1 else 0.0
+    jump = s * shared * abs(z[1] - z[0]) if len(z) > 1 else 0.0  # change of u by a step in z
     if jump < step / 2:
         u, du = trapezoid(u_lo, u_hi, n)
         gap, phi_1 = _column_averages(u[:, None] + s * shared * z[None], s * private, (1,))

@@ -17,6 +17,7 @@ from theory.rem.integrals import pair_table, row_statistics
 from theory.rem.interpolated_tables import FILE
 
 TABULATED_T = (16, 32, 64, 128, 256, 512, 1024)
+# Terms of the series in the length, in the spread for rows and for pairs, and in rho.
 N_LENGTH, N_SPREAD, N_PAIR_SPREAD, N_RHO = 20, 48, 32, 20
 # A table of one length needs fewer terms than the series in the length.
 N_PAIR_SPREAD_ONE, N_RHO_ONE = 24, 16
@@ -31,7 +32,7 @@ def row_table(T: float) -> np.ndarray:
     """Returns Chebyshev coefficients (4, N_SPREAD) in the spread for rows of T tokens.
 
     The four series are ln(T E sum A^2), ln(T^2 E (sum A^2)^2), ln(T^2 E sum A^3) and
-    H sqrt(1 + s^2/c^2), as in `Rows`.
+    H sqrt(1 + s^2/c^2), as in `interpolated_tables.Rows`.
     """
     x = chebyshev_nodes(N_SPREAD)
     rows = [row_statistics(s, T) for s in spread_at(x) * np.sqrt(np.log(T))]

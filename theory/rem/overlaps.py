@@ -11,8 +11,8 @@ error is 3e-4 at beta = 8 and 2 % at beta = 50.
 Two corrections to the paper, with b = beta / beta_c:
 
     eq. 15   Y_q = T^{-1+b^2} has the wrong exponent. Exact: T^{-1+2b^2} for b < 1/sqrt(3), then
-             (ln T)^{-1/2} T^{-(1-b^2)^2/(4b^2)} up to b = 1. (T^{-1+b^2} is exp(-entropy), another
-             Renyi order.)
+             (ln T)^{-1/2} T^{-(1-b^2)^2/(4b^2)} up to b = 1. (T^{-1+b^2} is exp(-entropy), which
+             has another Renyi order.)
     Y_p = 0  The cross-overlap is not negligible: Y_p / Y_q = 0.37 at T = 1024, beta = 1, rho = 0.6.
 """
 

@@ -7,12 +7,12 @@ Two theories, each with a measurement in random networks:
         `critical_alpha` the boundary of rank collapse. Equations: `encoder_block`.
     any transformer (pre-norm, causal, gated, ...), described by an `Architecture`
         `recursion.forward` and `backward.backward`; `measurement.measure` builds the network.
-        `huggingface.read_config` makes an Architecture from a config.json. All of these but
-        `measurement` need NumPy alone.
+        `huggingface.read_config` makes an Architecture from a config.json. All of these
+        except `measurement` need only NumPy.
 
 Letters: T tokens, d width, L layers, rho cosine of two tokens, beta score scale, alpha_SA and
 alpha_MLP residual weights, sV2, sw2, sb2 variances times fan-in, Y_q and Y_p the overlaps of
-`theory.rem`. Suffixes of array names: K and J cells of positions, B betas, A alphas; as in
+`theory.rem`. Suffixes of array names: K and J cells (groups) of positions, B betas, A alphas; as in
 jaxformer, B batch, T tokens, N width, H heads, L layers. Names are imported on first use, so that a
 command that needs NumPy alone does not import jax.
 """

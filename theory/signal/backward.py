@@ -18,7 +18,8 @@ scores of different tokens are neglected: they vanish as tokens become alike.
 `sigma_1_squared`, `sigma_2_squared`, `sigma_v2` and `score_variance` of
 `theory.signal.architecture`.
 
-In the code g_q (K,) is G_tt of a token of each cell, and g_p (K, K) is G_tu of two tokens.
+In the code g_q (K,) is G_tt of a token of each cell, and g_p (K, K) is G_tu of two tokens. A cell
+is a group of positions (`theory.signal.cells`).
 """
 
 from typing import NamedTuple
@@ -136,14 +137,15 @@ def _attention(arch, cells: Cells, attention: AttentionState, g_q, g_p):
     share = cells.seen_KxJ / n[None]
     both_see = np.minimum(share[:, None], share[None])
     weight = pairs_KxK * g_p
-    same = (row_same * g_q) @ sees_KxJ + np.einsum("kl,klj->j", weight * pair_same, both_see)
+    values_q = (row_same * g_q) @ sees_KxJ
+    values_q = values_q + np.einsum("kl,klj->j", weight * pair_same, both_see)
     within_row = np.minimum(share[:, :, None], share[:, None, :])
-    other = np.sum((row_other * g_q * n)[:, None, None] * within_row, 0)
-    other = other + share.T @ (weight * pair_other) @ share
+    values_p = np.sum((row_other * g_q * n)[:, None, None] * within_row, 0)
+    values_p = values_p + share.T @ (weight * pair_other) @ share
     # In `attention`, `same` is C, `other` is m, `cube` is Y_3 and `moment` is Y_4.
     gap = np.maximum(attention.same - np.diagonal(attention.other), 0)
     slope = np.maximum(attention.y_q - 2 * attention.cube + attention.moment, 0)
     scores = arch.score_variance * gap * (gap + attention.n_q) * slope * g_q
     if arch.qk_norm:
         scores = scores / np.maximum(attention.n_q * attention.same, 1e-300)
-    return arch.sigma_v2 * (same + scores), arch.sigma_v2 * other
+    return arch.sigma_v2 * (values_q + scores), arch.sigma_v2 * values_p

@@ -1,7 +1,8 @@
 """Groups of positions that share one state: a long sequence costs as much as a few positions.
 
 Each of the first 8 positions is a cell; each later cell is a quarter as long as all cells before
-it. Two cells stand for two tokens at their middle positions. A bidirectional network is one cell.
+it. Two cells stand for two tokens at their middle positions. In a bidirectional network all
+positions are one cell.
 """
 
 from dataclasses import dataclass
@@ -21,8 +22,8 @@ class Cells:
     """Positions in K groups, each represented by its middle position."""
 
     count_K: np.ndarray  # positions in each cell
-    seen_KxJ: np.ndarray  # positions of cell j that the middle of cell k sees
-    both_KxKxJ: np.ndarray  # positions of cell j that the middles of two cells see
+    seen_KxJ: np.ndarray  # number of positions of cell j that the middle of cell k sees
+    both_KxKxJ: np.ndarray  # number of positions of cell j that the middles of two cells both see
     rows: Rows  # overlaps of attention rows at the middle of each cell
 
     @property
@@ -105,13 +106,14 @@ def rotary_factors(cells: Cells, arch: Architecture):
     distance = np.arange(longest)
     share = 1 - rotated_share + rotated_share * np.mean(np.cos(distance[:, None] * rates), -1)
     # The mean over pairs s != s' of t positions: distance D occurs t - D times.
-    first, second = np.cumsum(share[1:]), np.cumsum(share[1:] * distance[1:])
+    share_sum = np.cumsum(share[1:])
+    share_distance_sum = np.cumsum(share[1:] * distance[1:])
     t = np.clip(cells.length_K, 2, longest)
     last = np.clip(np.ceil(t).astype(int) - 2, 0, longest - 2)
-    rotary_K = 2 * (t * first[last] - second[last]) / (t * (t - 1))
+    rotary_K = 2 * (t * share_sum[last] - share_distance_sum[last]) / (t * (t - 1))
     if n == 1:
         return rotary_K, rotary_K[:, None]
     between = np.abs(cells.length_K[:, None] - cells.length_K[None])
     within = np.diag(cells.count_K / 3)  # mean distance of two positions of one cell
-    rounded = np.minimum(np.round(between + within), longest - 1).astype(int)
-    return rotary_K, share[rounded]
+    distance_KxK = np.minimum(np.round(between + within), longest - 1).astype(int)
+    return rotary_K, share[distance_KxK]

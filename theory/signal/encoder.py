@@ -106,7 +106,7 @@ def measure(
 
 @partial(jax.jit, static_argnames="spec")
 def _measure(keys, rho0, strengths, spec: EncoderSpec):
-    # The strengths are traced: one compiled function serves all networks of a diagram.
+    # beta, residual weights and variances are traced: one program serves all networks of a diagram.
     spec = replace(spec, **strengths)
     layer, T, width = TransformerBlock(spec.block), spec.length, spec.width
 

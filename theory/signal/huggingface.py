@@ -1,10 +1,10 @@
-"""Converts a Hugging Face config.json to the `Architecture` that transformers initialises.
+"""Converts a Hugging Face config.json to the `Architecture` that it describes.
 
 Decoders are read by the table of the loader (`jaxformer.core.hub_families`). `READERS` has a
 function for each other model type. A config that the recursion does not cover raises UserError with
-the field that excludes it. Standard deviations are those of transformers'
-`_init_weights`. A paper may have drawn its weights differently (Pythia); `Reading.assumptions`
-states this.
+the field that excludes it. Standard deviations are those of `_init_weights` in the library
+transformers. A paper may have drawn its weights differently (Pythia); `Reading.assumptions` states
+this.
 """
 
 import json
@@ -110,6 +110,7 @@ def _encoder(f: ConfigFields, length: int | None) -> Reading:
         std_position=std,
         std_type=std if types else 0.0,
         embed_norm=True,
+        # Embeddings of another width are projected to `width` (ELECTRA).
         embed_gain=1.0 if embedding == width else embedding * std**2,
     )
     assumed = ("all tokens are in one segment (two segments halve rho0)",) if types else ()
@@ -118,64 +119,64 @@ def _encoder(f: ConfigFields, length: int | None) -> Reading:
 
 def _decoder(f: ConfigFields, length: int | None) -> Reading:
     """Reads a decoder by the table with which `jaxformer.load` reads its family."""
-    numbers: Any = DEFAULTS | read_published({"vocab_size": 1} | f.values)
-    if numbers["scale_by_layer"]:
+    settings: Any = DEFAULTS | read_published({"vocab_size": 1} | f.values)
+    if settings["scale_by_layer"]:
         raise UserError(
             "scale_attn_by_inverse_layer_idx: True is not supported: the scale of the scores "
             "differs between layers."
         )
-    if numbers["alibi"]:
+    if settings["alibi"]:
         raise UserError("alibi: True is not supported: the recursion has no positions in scores.")
-    longest, window = numbers["length"], numbers["window"]
-    if window and (not numbers["windowed"] or any(numbers["windowed"])):
+    longest, window = settings["length"], settings["window"]
+    if window and (not settings["windowed"] or any(settings["windowed"])):
         longest = min(longest, window)
         if length is not None and length > longest:
             raise UserError(
                 f"sliding_window: {window} is not supported at length {length}: a token would see "
                 f"only some of the earlier tokens; --length {longest} is possible."
             )
-    std, width, layers = numbers["init_std"], numbers["width"], numbers["layers"]
-    matrices: Any = _equal_deviations(std, width, numbers["heads"], numbers["head_width"])
-    if numbers["score_scale"]:
-        matrices["score_scale"] = numbers["score_scale"]
+    std, width, layers = settings["init_std"], settings["width"], settings["layers"]
+    matrices: Any = _equal_deviations(std, width, settings["heads"], settings["head_width"])
+    if settings["score_scale"]:
+        matrices["score_scale"] = settings["score_scale"]
     if f.values["model_type"] == "gpt2":  # the last matrix of each branch is smaller
         matrices |= dict.fromkeys(("std_o", "std_2"), std / math.sqrt(2 * layers))
-    std_embed = std * numbers["embed_scale"]
-    if numbers["embed_width"]:  # a linear map of the same deviation follows
-        std_embed *= std * numbers["embed_width"] ** 0.5
-    rotary = numbers["rotary"] or {"width": 0, "base": 10_000.0}
+    std_embed = std * settings["embed_scale"]
+    if settings["embed_width"]:  # a projection with the same standard deviation follows
+        std_embed *= std * settings["embed_width"] ** 0.5
+    rotary = settings["rotary"] or {"width": 0, "base": 10_000.0}
     arch = Architecture(
         **matrices,
-        kv_heads=numbers["kv_heads"],
+        kv_heads=settings["kv_heads"],
         layers=layers,
-        mlp_width=numbers["mlp_width"],
-        activation=numbers["act"],
-        norm=numbers["norm"],
-        eps=numbers["eps"],
-        pre_norm=numbers["norm_at"] != "sum",
-        input_norm=numbers["norm_at"] != "output",
-        output_norm=numbers["norm_at"] in ("output", "both"),
-        qk_norm=bool(numbers["qk_norm"]),
+        mlp_width=settings["mlp_width"],
+        activation=settings["act"],
+        norm=settings["norm"],
+        eps=settings["eps"],
+        pre_norm=settings["norm_at"] != "sum",
+        input_norm=settings["norm_at"] != "output",
+        output_norm=settings["norm_at"] in ("output", "both"),
+        qk_norm=bool(settings["qk_norm"]),
         causal=True,
-        parallel=numbers["parallel"],
-        gated=numbers["gated"],
-        rotary=rotary["width"] / numbers["head_width"],
+        parallel=settings["parallel"],
+        gated=settings["gated"],
+        rotary=rotary["width"] / settings["head_width"],
         rotary_base=rotary["base"],
         std_embed=std_embed,
-        std_position=std if numbers["learned_positions"] else 0.0,
+        std_position=std if settings["learned_positions"] else 0.0,
     )
-    return Reading(arch, longest, True, _assumptions(numbers), init_std=std)
+    return Reading(arch, longest, True, _assumptions(settings), init_std=std)
 
 
-def _assumptions(numbers: dict[str, Any]) -> tuple[str, ...]:
+def _assumptions(settings: dict[str, Any]) -> tuple[str, ...]:
     """Returns what the recursion leaves out for a decoder."""
-    rotary = numbers["rotary"]
+    rotary = settings["rotary"]
     present = {
         ROTARY: rotary is not None,
         SCALED: rotary is not None and rotary.get("kind", "plain") != "plain",
-        NOPE: not all(numbers["rotated"]),
-        CAPPED: numbers["score_cap"] or numbers["clip"],
-        PYTHIA: numbers["family"] == "gpt_neox",
+        NOPE: not all(settings["rotated"]),
+        CAPPED: settings["score_cap"] or settings["clip"],
+        PYTHIA: settings["family"] == "gpt_neox",
     }
     return tuple(text for text, is_present in present.items() if is_present)
 
@@ -253,10 +254,12 @@ def _equal_deviations(std: float, width: int, heads: int, head_width: int | None
     return sizes | dict.fromkeys(names, std) | {"score_scale": head_width**-0.5}
 
 
+# Names of the field with the standard deviation, other than initializer_range.
 STD_FIELDS = {"t5": "initializer_factor", "opt": "init_std"}
 LAYER_FIELDS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+# Fields with one entry per layer, left out if `layers` replaces the number of layers.
 PER_LAYER = ("layer_types", "no_rope_layers", "attention_types", "attention_layers")
-# The numbers of a network that a family's row may leave out, as in PretrainedSpec.
+# Settings that `read_published` may leave out, with their defaults in PretrainedSpec.
 DEFAULTS = {
     "norm": "layer",
     "norm_at": "input",
@@ -274,6 +277,7 @@ DEFAULTS = {
     "rotated": (),
     "learned_positions": False,
 }
+# Assumptions about decoders.
 ROTARY = "of rotary positions only the effect on a direction that all keys share is included"
 SCALED = "rotary positions are not scaled for long texts"
 NOPE = "blocks without rotary positions are treated like the others"

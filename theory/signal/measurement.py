@@ -65,7 +65,7 @@ def _measure(keys, q0, p0, spec: BlockSpec, layers: int, length: int, embed_norm
 
     @jax.checkpoint
     def step(x_1xTxN, inputs):
-        # Each layer adds a shift of zero, whose gradient is the gradient of the residual stream.
+        # Each layer adds a zero shift to the residual stream, and both have the same gradient.
         key, shift_TxN = inputs
         x_1xTxN = x_1xTxN + shift_TxN[None]
         parameters = layer.init(key, x_1xTxN)["params"]
@@ -97,7 +97,7 @@ def _measure(keys, q0, p0, spec: BlockSpec, layers: int, length: int, embed_norm
             jnp.append(norm_0[None], norm),
             overlap,
             entropy,
-            jnp.append(rms_L, jnp.ones(1, rms_L.dtype)),  # the output's is 1
+            jnp.append(rms_L, jnp.ones(1, rms_L.dtype)),  # the output gradient is N(0, 1)
         )
 
     return jax.lax.map(measure_network, keys)

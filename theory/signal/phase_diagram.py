@@ -20,7 +20,8 @@ from theory.rem.interpolated_tables import basis_on_last_axis, rows_of_length
 from theory.rem.limit import heuristic_overlap, limit_overlap
 from theory.signal.encoder_block import MAX_ALPHA, OVERLAPS, Block, cosine_map
 
-N_PARTS, N_ROUNDS = 16, 9  # of the search for alpha_c, to MAX_ALPHA / 16^9 = 1e-8
+# The search for alpha_c cuts its interval into 16 parts 9 times, to a width of 1000/16^9 = 1e-8.
+N_PARTS, N_ROUNDS = 16, 9
 # Points of the grids of the overlaps.
 N_SPREADS, N_PAIR_SPREADS, N_PAIR_COSINES = 2**15, 2048, 1024
 
@@ -43,10 +44,10 @@ class GridOverlaps:
         self.log_overlap = basis_on_last_axis(x, len(overlap_M)) @ overlap_M
         x = np.linspace(0, 1, N_PAIR_SPREADS + 1)
         y = np.linspace(0, 1, N_PAIR_COSINES + 1)
-        in_rho = basis_on_last_axis(y, pair_MxR.shape[1]).T
-        log_pair = basis_on_last_axis(x, len(pair_MxR)) @ pair_MxR @ in_rho
+        rho_basis = basis_on_last_axis(y, pair_MxR.shape[1]).T
+        log_pair = basis_on_last_axis(x, len(pair_MxR)) @ pair_MxR @ rho_basis
         # The pair table ends at x = 1 and continues linearly up to infinite spread, x = 1/PAIR_END.
-        slope = chebyshev_end_slopes(len(pair_MxR)) @ pair_MxR @ in_rho
+        slope = chebyshev_end_slopes(len(pair_MxR)) @ pair_MxR @ rho_basis
         beyond = np.arange(1, np.ceil((1 / PAIR_END - 1) * N_PAIR_SPREADS) + 2) / N_PAIR_SPREADS
         self.log_pair = np.concatenate([log_pair, log_pair[-1] + beyond[:, None] * slope])
 

@@ -146,7 +146,10 @@ def effective_beta(init_std: Numbers, width: int, length: int) -> jax.Array:
 
 
 def effective_beta_paper(init_std: Numbers, d_head: int, length: int) -> jax.Array:
-    """Returns init_std^2 d_head / sqrt(ln T) (the paper's B.1), too low by the number of heads."""
+    """Returns init_std^2 d_head / sqrt(ln T), the paper's B.1.
+
+    The formula omits the number of heads as a factor.
+    """
     return effective_beta(init_std, d_head, length)
 
 

@@ -10,7 +10,11 @@ and A the rows of attention, wide networks map them by
     C         mean of n_s.n_s / d over the tokens s that both t and u see
     m_tu      mean of n_s.n_s' / d over s != s', where t sees s and u sees s'
     Y_q, Y_p  overlaps of `theory.rem` for the number of visible tokens, exact at finite length
-    u         hidden layer of the MLP before the activation, variance s12 n_q + b2
+    u         hidden layer of the MLP before the activation phi, variance s12 n_q + b2
+    n_q       |n_t|^2 / d
+
+sV2, s12 and s22 are `sigma_v2`, `sigma_1_squared` and `sigma_2_squared` of
+`theory.signal.architecture`, and b2 is the variance of the MLP's biases.
 
 For the post-norm encoder of arXiv 2505.24333 these are its eqs. 16 to 19 (`encoder_block`).
 A branch whose output is normalised adds N(SA) or N(MLP) instead.
@@ -55,7 +59,7 @@ class AttentionState(NamedTuple):
 
 
 class BlockState(NamedTuple):
-    """The inputs of one block's attention, MLP and last norm, and its attention."""
+    """The inputs of one block's attention, MLP and last norm, and the outputs of both branches."""
 
     q: np.ndarray  # (K,) residual stream before attention
     p: np.ndarray  # (K, K)
@@ -122,22 +126,22 @@ def trace(arch: Architecture, length: int, rho0: float | None = None, repeat: fl
 def _through_block(arch: Architecture, cells: Cells, q, p, rotary):
     """Returns (q, p) after one block, and its `BlockState`."""
     a2, m2 = arch.alpha_sa**2, arch.alpha_mlp**2
-    inner = branch_input(arch, q, p) if arch.pre_norm else (q, p)
-    attention = _attention_state(arch, cells, *inner, rotary)
+    attention_input = branch_input(arch, q, p) if arch.pre_norm else (q, p)
+    attention = _attention_state(arch, cells, *attention_input, rotary)
     sa_q, sa_p = _attention_output(arch, cells, attention)
     added_q, added_p = _branch_output(arch, sa_q, sa_p)
     q_mlp, p_mlp = a2 * q + added_q, a2 * p + added_p
     if arch.parallel:
-        output_q, output_p = _mlp_output(arch, *inner)
+        output_q, output_p = _mlp_output(arch, *attention_input)
         state = q_mlp + output_q, p_mlp + output_p
         return state, BlockState(q, p, q, p, state[0], attention, sa_q, output_q)
-    middle = branch_input(arch, q_mlp, p_mlp)
-    output_q, output_p = _mlp_output(arch, *middle)
+    mlp_input = branch_input(arch, q_mlp, p_mlp)
+    output_q, output_p = _mlp_output(arch, *mlp_input)
     if arch.pre_norm:
         added_q, added_p = _branch_output(arch, output_q, output_p)
         state = m2 * q_mlp + added_q, m2 * p_mlp + added_p
         return state, BlockState(q, p, q_mlp, p_mlp, state[0], attention, sa_q, output_q)
-    end_q, end_p = m2 * middle[0] + output_q, m2 * middle[1] + output_p
+    end_q, end_p = m2 * mlp_input[0] + output_q, m2 * mlp_input[1] + output_p
     state = normalised(end_q, end_p, arch.eps)
     return state, BlockState(q, p, q_mlp, p_mlp, end_q, attention, sa_q, output_q)
 
@@ -168,7 +172,7 @@ def _attention_state(arch, cells: Cells, n_q, n_p, rotary) -> AttentionState:
     rotary_K, rotary_KxK = rotary
     same_K, other_KxK = visible_means(cells, n_q, n_p)
     s2 = arch.score_variance * n_q * np.maximum(same_K - rotary_K * np.diagonal(other_KxK), 0)
-    if arch.qk_norm:  # the lengths of queries and keys do not count
+    if arch.qk_norm:  # queries and keys are normalised, so their lengths do not matter
         s2 = s2 / np.maximum(n_q * same_K, 1e-300)
     scale = np.sqrt(n_q[:, None] * n_q[None])
     rho = rotary_KxK * n_p / np.where(scale > 0, scale, 1)
