@@ -37,7 +37,7 @@ class Question:
     rho0: float | None = None  # cosine of input tokens; None: from the embedding's variances
     repeat: float = 0.0  # probability that two input tokens are the same
     epsilon: float = COLLAPSE_DISTANCE  # tokens have collapsed if their cosine exceeds 1 - epsilon
-    init_std: float = 0.02
+    init_std: float = 0.02  # the number that --solve init-std multiplies
     model_type: str | None = None
     assumptions: tuple[str, ...] = ()
 
@@ -107,6 +107,7 @@ def _read_folder(args) -> None:
 
 
 def _check_other_flags(parser: Parser, args, name: str, allowed: tuple[str, ...]) -> None:
+    """Raises UserError if the user gave a flag other than `name` and the `allowed` ones."""
     given = [n for n, value in vars(args).items() if value != parser.get_default(n)]
     refused = [n for n in given if n not in (name, *allowed)]
     if refused:
@@ -116,6 +117,7 @@ def _check_other_flags(parser: Parser, args, name: str, allowed: tuple[str, ...]
 
 
 def _from_config(args) -> dict[str, Any]:
+    """Returns fields of a `Question` from a config.json and the flags that change it."""
     given = [n for n in CONFIG_FLAGS if getattr(args, n) not in (None, False)]
     if given:
         flags = ", ".join(f"--{n.replace('_', '-')}" for n in given)
@@ -146,6 +148,7 @@ def _from_config(args) -> dict[str, Any]:
 
 
 def _from_flags(args) -> dict[str, Any]:
+    """Returns fields of a `Question` from flags alone."""
     missing = [f"--{x}" for x in ("layers", "width", "length") if getattr(args, x) is None]
     if missing:
         raise UserError(f"expected a config.json or {', '.join(missing)}; see --help.")

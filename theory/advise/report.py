@@ -175,7 +175,7 @@ def comparison_text(comparison: dict[str, Any]) -> str:
         for quantity, form in FORMATS.items():
             for kind in kinds:
                 values = comparison[kind][quantity]
-                # Attention starts with block 0: its quantities have no value in the first row.
+                # The first row is the embedding, where quantities of attention have no value.
                 i = layer - (n_rows - len(values))
                 if i < 0:
                     cells.append(" " * 9)

@@ -17,8 +17,8 @@ the covariance Phi = h^T h / n this means in law
 after b, and its (A.7) has I_n instead of I_m.
 
 **Variants.** A variant is described by one projection for each token: column a of A is s P_a w_a,
-where P_a = I - 11^T/m. With causal masking P_a is I - 11^T/a on the first a entries and 0
-elsewhere.
+where w_a is column a of W and P_a = I - 11^T/m. With causal masking P_a is I - 11^T/a on the first
+a entries and 0 elsewhere.
 
 `Mixing` selects the variant. All functions accept leading axes, (.., m, m).
 """

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-SCALE = 0.5
+SCALE = 0.5  # c / sqrt(ln T)
 REACH = 6.0  # largest beta sqrt(1-rho) of the pair table
 SOFTEN = 0.02  # keeps the gradient of the cosine coordinate finite at rho = 1
 MAX_TABULATED_LENGTH = 2.0**24  # tokens
+# Spread coordinate at the end of the pair table.
 PAIR_END = 1 - 1 / np.sqrt(1 + (REACH / SCALE) ** 2)
 _COSINE_LOW, _COSINE_HIGH = SOFTEN**0.5, (1 + SOFTEN) ** 0.5
 _LENGTH_LOW, _LENGTH_HIGH = np.log(np.log(2.0)), np.log(np.log(MAX_TABULATED_LENGTH))

@@ -5,7 +5,7 @@ follows G_tt = |g_t|^2 and G_tu = g_t.g_u, averaged over random networks. The lo
 direction of the last layer, so G_tu starts at 0. Going back through a block, each branch adds, by
 the chain rule and independent weights,
 
-    MLP     G_tu += s12 s22 E phi'(u_t) phi'(u_u) G_tu / (|x_t| |x_u|)         (N divides by |x|)
+    MLP     G_tu += s12 s22 E phi'(u_t) phi'(u_u) G_tu / (|x_t| |x_u|)          (1/|x| comes from N)
     values  G_ss' += sV2 sum_tu E[A_ts A_us'] G_tu / (|x_s| |x_s'|)
     scores  G_tt += sV2 sa2 (C - m) [(C - m) + C] (Y_q - 2 Y_3 + Y_4) G_tt / |x_t|^2
 

@@ -36,8 +36,9 @@ class Cells:
 def cells_of(length: int, causal: bool) -> Cells:
     """Returns one cell of all positions, or for a causal network cells of growing length."""
     if not causal:
-        one = np.array([float(length)])
-        return Cells(one, one[:, None], one[:, None, None], rows_of_length(one))
+        length_1 = np.array([float(length)])
+        rows = rows_of_length(length_1)
+        return Cells(length_1, length_1[:, None], length_1[:, None, None], rows)
     edges = list(range(min(N_SINGLE_CELLS, length) + 1))
     while edges[-1] < length:
         grown = edges[-1] + max(1, round((CELL_GROWTH - 1) * edges[-1]))

@@ -48,6 +48,7 @@ def measure(
     """
     check_length(length)
     dtype = jnp.dtype(dtype or jnp.result_type(float))
+    # BlockSpec and Architecture share the names of most fields.
     settings = {f.name: getattr(arch, f.name) for f in fields(BlockSpec) if hasattr(arch, f.name)}
     settings["kv_heads"] = arch.kv_heads or arch.heads
     settings["std_bias"] = arch.std_bias or None
