@@ -110,7 +110,7 @@ def _nearest_factor(question: Question, what: str, cosine: float, keys: float) -
     for k in range(1, MAX_STEPS + 1):
         hits = [sign * k * step for sign in (-1, 1) if excess(sign * k * step) <= 0]
         if hits:
-            hit = hits[0]  # if both directions meet the targets, the smaller x
+            hit = hits[0]  # the smaller x if both directions meet the targets
             last_miss = hit - math.copysign(step, hit)
             return math.exp(edge_of(excess, last_miss, hit))
     raise _no_solution(what, cosine, keys)

@@ -171,8 +171,8 @@ def probabilities(a: Numbers, b: Numbers, n: int) -> tuple[jax.Array, jax.Array]
 def truncated(a: Numbers, b: Numbers, n: int, rank: int) -> tuple[jax.Array, jax.Array]:
     """Returns P(correct) and P(noise) after truncation of W to `rank`.
 
-    Rank 0 removes all of W, and rank n or more keeps all of it. Between them, two cases do not
-    depend on the basis of the equal signal directions, and the result of all others is nan:
+    Rank 0 removes all of W, and rank n or more keeps all of it. At ranks between them, the results
+    are nan if they depend on the basis of the equal signal directions. Two cases do not:
 
     * rank n - 1 and sigma_noise the smallest: the signal alone remains. The logits are -a (1 - 1/n)
       for the correct label, a/n for a wrong one and 0 for the noise.
@@ -203,7 +203,8 @@ def truncated(a: Numbers, b: Numbers, n: int, rank: int) -> tuple[jax.Array, jax
 def cross_entropy(logits_JxN: jax.Array, alpha: Numbers) -> jax.Array:
     """Returns the mean over inputs of -sum_y p(y|x) log softmax.
 
-    The columns of the logits are inputs and the rows are labels, with the noise last.
+    The columns of the logits are inputs. Row i is the correct label of input i, the last row is the
+    noise.
     """
     log_p = jax.nn.log_softmax(logits_JxN, axis=0)
     return -((1 - alpha) * jnp.diagonal(log_p) + alpha * log_p[-1]).mean()

@@ -3,8 +3,8 @@
     S = sum_{l=1}^{L+1} (N_l/N) [-ln det U^(l) + ln det Ut^(l) + Tr Ut^(l)-1 U^(l)]
         + (1/N) [ln det(K + T) + Y^T (K + T)^-1 Y]
 
-Ut^(l) = I (x) U^(l+1) is the covariance that U^(l) has under the prior (`bartlett`). N is the
-largest width, and p(chain | Y) ~ exp(-N S / 2). The theory assumes P, N -> infinity at fixed P/N;
+Ut^(l) = I (x) U^(l+1) is the prior mean of U^(l) given U^(l+1) (`bartlett`). N is the largest
+width, and p(chain | Y) ~ exp(-N S / 2). The theory assumes P, N -> infinity at fixed P/N;
 `sampling` samples the exact law at finite N.
 
 The minimum is found in Bartlett coordinates theta (`bartlett`). Every theta is a positive definite

@@ -92,7 +92,7 @@ def _attention_logits(N, T, alpha, values, sizes, exclude_trigger):
     phat = _target_probabilities(N, alpha, exclude_trigger)
     e_q = jnp.zeros(N + 1).at[0].set(1)
     current, previous = [], []
-    for ybar, pair in enumerate(moments):
+    for ybar, pair in enumerate(moments):  # ybar = q and ybar = 1
         residual = jnp.zeros(N + 1).at[N].set(alpha).at[ybar].add(1 - alpha) - phat
         weight, weight_previous = residual @ V, residual @ V_previous
         # Every sequence ends with q, so n~ = n - e_q.

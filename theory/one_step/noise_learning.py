@@ -19,8 +19,9 @@ from theory.one_step.trigger_process import check_process
 class NoiseMatrices(NamedTuple):
     """Entries of the matrices A and B of Equation (7), in the row of E(q).
 
-    The column is E of the noise (`_noise`) or E of an ordinary token (`_token`). A is the mean over
-    the outputs k < N, and B belongs to the output of the noise.
+    Both are mean derivatives of logits with respect to W_QK at W_QK = 0. A averages the logits of
+    the tokens k < N, and B belongs to the logit of the noise. The column is E of the noise
+    (`_noise`) or E of an ordinary token (`_token`).
     """
 
     A_noise: jax.Array

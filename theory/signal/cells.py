@@ -89,7 +89,7 @@ def mean_cosine(cells: Cells, q, p) -> float:
 
 
 def rotary_factors(cells: Cells, arch: Architecture):
-    """Returns the share of a common direction of the keys that rotary positions preserve.
+    """Returns the share of a direction common to all keys that rotary positions preserve.
 
     The share at a distance is the mean of cos(rate x distance) over the rotary rates.
 

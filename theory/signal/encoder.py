@@ -111,9 +111,9 @@ def _measure(keys, rho0, strengths, spec: EncoderSpec):
     layer, T, width = TransformerBlock(spec.block), spec.length, spec.width
 
     def measure_network(key):
-        key, *draws = jax.random.split(key, 3)
-        shared = jax.random.normal(draws[0], (1, 1, width), spec.dtype)
-        independent = jax.random.normal(draws[1], (1, T, width), spec.dtype)
+        key, shared_key, independent_key = jax.random.split(key, 3)
+        shared = jax.random.normal(shared_key, (1, 1, width), spec.dtype)
+        independent = jax.random.normal(independent_key, (1, T, width), spec.dtype)
         mixed = jnp.sqrt(rho0) * shared + jnp.sqrt(1 - rho0) * independent
         x_1xTxN = rms_normalise(mixed.astype(spec.dtype))
 

@@ -10,6 +10,9 @@ are eqs. 17 and 18, rho' is eq. 19):
     q2  = sw2 E phi(u)^2 + sb2,  p2 = sw2 E phi(u) phi(v) + sb2     (u, v ~ N(0, q1), corr. c)
     rho'= (p2 + alpha_MLP^2 r0) / (q2 + alpha_MLP^2)
 
+r0 is the cosine after attention. q1 is the variance of the MLP's hidden units before the activation
+phi, p1 their covariance for two tokens, and q2 and p2 are the same for the MLP's output.
+
 Y_q and Y_p are the overlaps of `theory.rem`, by one of three theories:
 
     "limit"      the paper's, T -> infinity

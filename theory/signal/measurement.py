@@ -76,20 +76,21 @@ def _measure(keys, q0, p0, spec: BlockSpec, layers: int, length: int, embed_norm
         return out, (*_stream_averages(out[0]), overlap, entropy)
 
     def measure_network(key):
-        draws = jax.random.split(key, layers + 3)
+        # Keys of the shared and the independent vectors, the loss, and the layers.
+        subkeys = jax.random.split(key, layers + 3)
         shape = (1, length, spec.width)
-        shared = jax.random.normal(draws[0], (1, 1, spec.width), spec.dtype)
-        independent = jax.random.normal(draws[1], shape, spec.dtype)
+        shared = jax.random.normal(subkeys[0], (1, 1, spec.width), spec.dtype)
+        independent = jax.random.normal(subkeys[1], shape, spec.dtype)
         x_1xTxN = (jnp.sqrt(p0) * shared + jnp.sqrt(q0 - p0) * independent).astype(spec.dtype)
         if embed_norm:
             x_1xTxN = (jnp.sqrt(q0) * rms_normalise(x_1xTxN)).astype(spec.dtype)
 
         def network(shifts_LxTxN):
-            return jax.lax.scan(step, x_1xTxN, (draws[3:], shifts_LxTxN))
+            return jax.lax.scan(step, x_1xTxN, (subkeys[3:], shifts_LxTxN))
 
         shifts = jnp.zeros((layers, *shape[1:]), spec.dtype)
         out, pull_back, averages = jax.vjp(network, shifts, has_aux=True)
-        (gradients_LxTxN,) = pull_back(jax.random.normal(draws[2], out.shape, spec.dtype))
+        (gradients_LxTxN,) = pull_back(jax.random.normal(subkeys[2], out.shape, spec.dtype))
         cosine, norm, overlap, entropy = averages
         cosine_0, norm_0 = _stream_averages(x_1xTxN[0])
         rms_L = jnp.sqrt(jnp.mean(jnp.square(gradients_LxTxN), (1, 2)))
