@@ -9,7 +9,7 @@
     bfmi         mean of (e_(t+1) - e_t)^2 over the variance of e, where e_t is the energy at step
                  t; low if the momenta do not reach the tails
     at_max_depth share of draws whose trajectory stopped at the maximal tree depth
-    divergences  draws whose trajectory left the energy surface
+    divergences  number of draws whose trajectory left the energy surface
 
 The first five are computed for each entry of U, and `bfmi` for each chain. The worst value counts.
 
@@ -36,6 +36,7 @@ class Limit(NamedTuple):
     is_minimum: bool = False
 
 
+# `doubts` divides effective draws by the number of chains, and divergences by that of draws.
 LIMITS = {
     "r_hat": Limit(1.02, "r-hat"),
     "r_hat_rank": Limit(1.02, "r-hat of ranks"),

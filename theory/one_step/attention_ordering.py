@@ -19,9 +19,11 @@ Both g and g~ need only moments of pairs of counts, which `pair_moments` compute
     (3)  xi_{q->j} - xi_{k->l}   = g~(q) - g~(k) > 0
     (4)  xi_{q->j} - xi_{q->tau} = g(j) - g(tau) > 0
 
+By symmetry g(j) = g(l).
+
 **Correction.** The proof keeps the term of its token b_1 and drops those of all other tokens k as
 o(T/N), but there are N of them. The event ybar = q enters at the same order. To leading order in
-1/N, (3) is (1-alpha)^2 beta1/N and (4) is
+1/N, (3) is (1-alpha)^2 beta1/N for "paper" and (1-alpha)^4 (s1+s2)/N^3 for "exact", and (4) is
 
     values   ybar                      xi_{q->j} - xi_{q->tau}
     paper    uniform over 0 .. N-1     (1-alpha)^2 [alpha beta1 - (1-alpha) beta2]/N^2

@@ -7,14 +7,14 @@ the chain rule and independent weights,
 
     MLP     G_tu += s12 s22 E phi'(u_t) phi'(u_u) G_tu / (|x_t| |x_u|)          (1/|x| comes from N)
     values  G_ss' += sV2 sum_tu E[A_ts A_us'] G_tu / (|x_s| |x_s'|)
-    scores  G_tt += sV2 sa2 (C - m) [(C - m) + C] (Y_q - 2 Y_3 + Y_4) G_tt / |x_t|^2
+    scores  G_tt += sV2 sa2 (C - m) [(C - m) + n_q] (Y_q - 2 Y_3 + Y_4) G_tt / |x_t|^2
 
 with Y_3 = E sum A^3 and Y_4 = E (sum A^2)^2. The score term is the slope of the softmax times the
 sum of a part through the query and a part through the keys. The gradient through a key belongs to
 the attended token, but is counted at the querying token. Correlations of gradients through the
 scores of different tokens are neglected: they vanish as tokens become alike.
 
-`theory.signal.recursion` defines C, m, u and Y_q. The variances s12, s22, sV2 and sa2 are
+`theory.signal.recursion` defines C, m, n_q, u and Y_q. The variances s12, s22, sV2 and sa2 are
 `sigma_1_squared`, `sigma_2_squared`, `sigma_v2` and `score_variance` of
 `theory.signal.architecture`.
 
@@ -139,6 +139,7 @@ def _attention(arch, cells: Cells, attention: AttentionState, g_q, g_p):
     weight = pairs_KxK * g_p
     values_q = (row_same * g_q) @ sees_KxJ
     values_q = values_q + np.einsum("kl,klj->j", weight * pair_same, both_see)
+    # The probability that a token of cell k sees a given token of cell i and one of cell j.
     within_row = np.minimum(share[:, :, None], share[:, None, :])
     values_p = np.sum((row_other * g_q * n)[:, None, None] * within_row, 0)
     values_p = values_p + share.T @ (weight * pair_other) @ share
