@@ -36,7 +36,6 @@ class Limit(NamedTuple):
     is_minimum: bool = False
 
 
-# `doubts` divides effective draws by the number of chains, and divergences by that of draws.
 LIMITS = {
     "r_hat": Limit(1.02, "r-hat"),
     "r_hat_rank": Limit(1.02, "r-hat of ranks"),
@@ -113,8 +112,8 @@ def bfmi(energy_CxS: np.ndarray) -> float:
     if energy_CxS.shape[1] < MIN_DRAWS:
         return float("nan")
     with np.errstate(invalid="ignore", divide="ignore"):
-        steps_C = np.mean(np.diff(energy_CxS, axis=1) ** 2, 1)
-        return float(np.min(steps_C / np.var(energy_CxS, 1)))
+        squared_steps_C = np.mean(np.diff(energy_CxS, axis=1) ** 2, 1)
+        return float(np.min(squared_steps_C / np.var(energy_CxS, 1)))
 
 
 def doubts(diagnostics: Mapping[str, Any]) -> list[str]:

@@ -89,7 +89,9 @@ def tables_of_length(T: float) -> Tables:
     """
     pair = load_tables().get(f"pair_{T:g}")
     n_spread, n_rho = (24, 16) if T <= 1024 else (32, 20) if T <= 1e5 else (48, 24)
-    return row_tables(T)._replace(pair=pair_table(T, n_spread, n_rho) if pair is None else pair)
+    if pair is None:
+        pair = pair_table(T, n_spread, n_rho)
+    return row_tables(T)._replace(pair=pair)
 
 
 def pair_table(T: float, n_spread: int, n_rho: int) -> np.ndarray:
