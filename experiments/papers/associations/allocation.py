@@ -129,8 +129,8 @@ def draw_allocation(arrays, totals: Sequence[int], steps: int):
     axis.set_ylabel("training loss (nats a symbol)")
     plots.add_finding(
         figure,
-        f"The bigram is learned best_shares at MLP share {' and '.join(best_shares)}",
-        f"After {steps} steps, at the best_shares learning rate. {plots.ERRORS}",
+        f"The bigram is learned best at MLP share {' and '.join(best_shares)}",
+        f"After {steps} steps, at the best learning rate. {plots.ERRORS}",
         axis,
     )
     return figure

@@ -2,8 +2,8 @@
 
 The error allowed in Theorem 1 comes from Lemmas D.1 and D.2, at the number of samples drawn. A row
 compares a measured number with the limit that the statement prints. Numbers in brackets, such as
-(25), are equations of the paper. tau is the noise token, q the trigger, ybar the token that follows
-it, j and k are other tokens. N is the number of ordinary tokens, T the length of a sequence.
+(25), are equations of the paper. tau is the noise token, q the trigger and ybar the right token
+after it; j and k are other tokens. N is the number of ordinary tokens, T the length of a sequence.
 """
 
 from collections.abc import Sequence
@@ -105,7 +105,7 @@ def _theorem_1(key, alpha, delta, sizes: Sizes) -> list[Row]:
 def _theorem_2(alpha, N, betas) -> list[Row]:
     """Computes (3) and (4) times powers of N, for the exact W_V and the diagonals of the proof.
 
-    Sequences have 8 N tokens here and in the functions below.
+    Sequences have 8 N tokens here, in `_orders` and in the value matrix of `_assumption`.
     """
     rows = []
     settings = [("paper", tuple(map(float, pair))) for pair in betas] + [("exact", (1.0, 1.0))]

@@ -134,7 +134,7 @@ def check_published(
 
 
 def check_matrix(source: str, matrix: str) -> None:
-    """Raises unless a matrix of the model matches. A model on the hub is not downloaded for this."""
+    """Raises unless a matrix of the model matches; a model on the hub is not downloaded for it."""
     if source.startswith(TINY):
         kind = source.removeprefix(TINY)
         check_choice("kind of tiny model", kind, tiny.CONFIGS)

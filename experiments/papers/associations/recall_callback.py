@@ -72,8 +72,8 @@ class RecallCallback(Callback):
         result, rows = trained.result(), trained.session.workdir.rows()
         probed = {row["step"]: row["probes"] for row in rows if "probes" in row}
         steps = np.array(sorted(probed))
-        names = probed[steps[0]]
-        curves = {name: np.array([probed[s][name] for s in steps], float) for name in names}
+        probe_names = [*probed[steps[0]]]
+        curves = {name: np.array([probed[s][name] for s in steps], float) for name in probe_names}
         halves = (trained.state.trainable, trained.state.frozen)
         cuts = {pattern: self._truncate(halves, pattern) for pattern in self.settings.truncate}
         averaged = recall_summary.averaged_members(result.members)

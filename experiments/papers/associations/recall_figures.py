@@ -1,6 +1,7 @@
 """The figures of a recall run, from its arrays: training, layers cut out, attention, memories.
 
-`settings` are those of `config.recall`.
+`settings` are those of `config.recall`. S is the axis of probed steps, M of members, T of tokens, F
+of fractions of a rank. Layers have the paper's numbers: layer 1 is block_0.
 """
 
 import numpy as np
@@ -30,9 +31,9 @@ AXES = {  # labels of rows and columns
 
 
 def training(settings, alpha: float, arrays, title: str = "", caption: str = ""):
-    """Draws probabilities, margin and attention during training, and the effect of cuts.
+    """Draws Figures 3, 8, 10 to 13, 19 and 20.
 
-    Figures 3, 8, 10 to 13, 19 and 20.
+    The panels are probabilities, margin and attention during training, and the effect of cuts.
 
     Args:
       settings: config.recall.
@@ -73,16 +74,16 @@ def training(settings, alpha: float, arrays, title: str = "", caption: str = "")
     if begin := settings.pretrain_steps:
         for axis in (*axes[0], margin, attention):
             axis.axvline(begin, color="0.5", lw=0.8, ls=":")
-    lines = "A line is one seed."
+    line_text = "A line is one seed."
     if averaged.size > 1:
-        lines = (
+        line_text = (
             f"Lines: means of {averaged.size} seeds; bands: from the lowest to the highest; bars: "
             "standard errors."
         )
     if begin:
-        lines += f" Clean data until step {begin} (dotted), then noise."
+        line_text += f" Clean data until step {begin} (dotted), then noise."
     title = title or _final_probabilities(alpha, curves, averaged, versions)
-    plots.add_finding(figure, title, f"{lines} {caption}".strip(), axes[0, 0])
+    plots.add_finding(figure, title, f"{line_text} {caption}".strip(), axes[0, 0])
     return figure
 
 
@@ -105,7 +106,7 @@ def layers(arrays):
         "without the\nlast feed-\nforward layer": f"_without_f{layer_numbers[-1]}",
     }
     answer, noise = (
-        np.stack([_end(arrays, name + version) for version in versions.values()], 1)
+        np.stack([_final_values(arrays, name + version) for version in versions.values()], 1)
         for name in ("p_correct", "p_noise")
     )
     figure, axes = plots.row(1, (plots.COLUMN, 1.9))
@@ -123,7 +124,7 @@ def layers(arrays):
     return figure
 
 
-def _end(arrays, name: str) -> np.ndarray:
+def _final_values(arrays, name: str) -> np.ndarray:
     """Returns the mean of the last probes of each averaged member, (M,)."""
     return arrays[f"probes/{name}"][-LAST_PROBES:, arrays["kept"]].mean(0)
 
@@ -177,8 +178,8 @@ def attention(settings, arrays):
 def memories(task, arrays):
     """Draws Figures 7 and 9: heat maps of one member, in which a bright diagonal is a memory."""
     shown = [name for name in TITLES if f"memories/{name}" in arrays]
-    rows = -(-len(shown) // 2)
-    figure, axes = plots.grid(rows, 2, (plots.PAGE, 2.7 * rows))
+    n_rows = -(-len(shown) // 2)
+    figure, axes = plots.grid(n_rows, 2, (plots.PAGE, 2.7 * n_rows))
     for axis in axes.flat[len(shown) :]:
         axis.set_axis_off()
     for axis, name in zip(axes.flat, shown):
@@ -189,13 +190,14 @@ def memories(task, arrays):
         plots.label_panel(axis, TITLES[name])
         plots.add_colour_bar(figure, image, axis, "logit")
         axis.set(**dict(zip(("ylabel", "xlabel"), AXES[name], strict=True)))
-        triggers, q = [*task.trigger_tokens], ["q"] * len(task.trigger_tokens)
+        triggers = [*task.trigger_tokens]
+        trigger_labels = ["q"] * len(triggers)
         if name == "induction":
-            axis.set_xticks(triggers, q)
+            axis.set_xticks(triggers, trigger_labels)
         elif name in ("values", "feed_forward"):
             axis.set_xticks([task.noise_token], ["noise"])
         if name != "previous_token":
-            axis.set_yticks(triggers, q)
+            axis.set_yticks(triggers, trigger_labels)
     # Older runs lack this array and show their first seed.
     seed = f"seed {arrays['memories/seed']}" if "memories/seed" in arrays else "the first seed"
     shares = _shares(arrays, task.noise_token)
@@ -209,11 +211,15 @@ def memories(task, arrays):
 
 
 def _shares(arrays, noise: int) -> dict[str, float]:
-    """Returns the shares of rows that are largest at the token before, at themselves, at noise."""
+    """Returns the share of rows of each map whose largest entry is the one the paper expects.
+
+    The expected entry is the previous position among the visible ones ("one token back"), the token
+    itself ("copied"), or the noise token ("the noise").
+    """
     shares = {}
     if "memories/previous_token" in arrays:
-        rows = enumerate(arrays["memories/previous_token"])
-        shares["one token back"] = np.mean([row[: i + 1].argmax() == i - 1 for i, row in rows if i])
+        best_T = [row[: i + 1].argmax() for i, row in enumerate(arrays["memories/previous_token"])]
+        shares["one token back"] = np.mean([best == i - 1 for i, best in enumerate(best_T) if i])
     if "memories/values" in arrays:
         best = arrays["memories/values"].argmax(1)
         shares["copied"] = np.delete(best == np.arange(len(best)), noise).mean()

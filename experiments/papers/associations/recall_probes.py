@@ -17,7 +17,7 @@ from jaxformer.tasks.task import Batch, scored_positions
 from jaxformer.training.step import task_scores, token_weighted
 
 Params = Mapping[str, Any]
-# name of a probe on clean data -> the task's score. A run's own accuracy is that on noisy data.
+# {name of a probe on clean data: the task's score}. "accuracy" of a run is measured on noisy data.
 CLEAN_SCORES = {
     "p_correct": "p_correct",
     "p_noise": "p_noise",
@@ -134,10 +134,11 @@ def query_to_show(task, noisy: Batch) -> ShownQuery:
     target_BxT, noise_BxT = (np.asarray(w) & visible_BxT for w in followers(task, noisy.inputs))
     target_B, noise_B = target_BxT.sum(1), noise_BxT.sum(1)
     # If ybar is a trigger itself, every trigger follows a trigger: such a sequence comes last.
-    clear_B = ~(target_BxT & np.isin(noisy.inputs, task.trigger_tokens)).any(1) & scored_BxT.any(1)
-    # In synthetic IOI the noise follows no trigger of the context, so that ybar decides. The last
-    # key of lexsort is the first to decide.
-    best = int(np.lexsort((target_B, np.minimum(target_B, noise_B), clear_B))[-1])
+    ybar_is_trigger_B = (target_BxT & np.isin(noisy.inputs, task.trigger_tokens)).any(1)
+    is_suitable_B = ~ybar_is_trigger_B & scored_BxT.any(1)
+    # In synthetic IOI the noise follows no trigger of the context, so that the count of ybar
+    # decides. lexsort sorts by its last key first.
+    best = int(np.lexsort((target_B, np.minimum(target_B, noise_B), is_suitable_B))[-1])
     return ShownQuery(np.asarray(noisy.inputs[best]), int(query_B[best]))
 
 
@@ -149,7 +150,10 @@ def attention_row(model, params: Params, example: ShownQuery) -> jax.Array:
 
 
 def feed_forward_margin(model, task, params: Params, layer: int) -> jax.Array:
-    """Returns o_tau - max_{k != tau} o_k of the logits o = U F(E[q]), averaged over triggers q."""
+    """Returns o_tau - max_{k != tau} o_k of the logits o = U F(E[q]), averaged over triggers q.
+
+    F is the feed-forward layer, E the embedding, U the unembedding and tau the noise token.
+    """
     e_QxD = params["embed"]["embedding"][jnp.asarray(task.trigger_tokens)]
     o_QxV = feed_forward(model, params, layer, e_QxD) @ unembedding(params)
     noise = task.noise_token
@@ -174,6 +178,9 @@ def unembedding(params: Params) -> jax.Array:
 
 def memories(model, params: Params) -> dict[str, jax.Array]:
     """Returns the heat maps of Figures 7 and 9; rows i are queries or inputs.
+
+    Number 1 in a name marks the first layer, 2 the last one. E is the embedding, U the unembedding,
+    p the positions.
 
     Returns:
       values: <Wo2 Wv2 E_i, U_j>, (V, V).
@@ -233,23 +240,23 @@ def memory_scores(maps: dict[str, jax.Array], task) -> dict[str, jax.Array]:
         trigger with itself, of two different triggers, and of another token with itself, in
         standard deviations of all logits but those of two triggers.
     """
-    N, noise = maps["values"].shape[0], task.noise_token
-    tokens = jnp.arange(N)
+    V, noise = maps["values"].shape[0], task.noise_token
+    tokens = jnp.arange(V)
     # The noise token itself is never copied.
     copied = (maps["values"].argmax(1) == tokens) & (tokens != noise)
-    out = {"recall_values": copied.sum() / (N - 1)}
+    out = {"recall_values": copied.sum() / (V - 1)}
     if "feed_forward" in maps:
         out["recall_noise"] = (maps["feed_forward"].argmax(1) == noise).mean()
     if "previous_token" in maps:
         out["recall_previous"], _ = previous_token(maps["previous_token"])
     if task.trigger_tokens:
         is_q = jnp.isin(tokens, jnp.array(task.trigger_tokens))
-        same_NxN, triggers_NxN = jnp.eye(N, dtype=bool), is_q[:, None] & is_q[None]
-        values_NxN, rest_NxN = maps["induction"], ~triggers_NxN
-        mean, deviation = values_NxN.mean(where=rest_NxN), values_NxN.std(where=rest_NxN)
-        groups = {"triggers": triggers_NxN & same_NxN, "others": ~triggers_NxN & same_NxN}
+        same_VxV, triggers_VxV = jnp.eye(V, dtype=bool), is_q[:, None] & is_q[None]
+        values_VxV, rest_VxV = maps["induction"], ~triggers_VxV
+        mean, deviation = values_VxV.mean(where=rest_VxV), values_VxV.std(where=rest_VxV)
+        groups = {"triggers": triggers_VxV & same_VxV, "others": ~triggers_VxV & same_VxV}
         if len(task.trigger_tokens) > 1:
-            groups["mixed"] = triggers_NxN & ~same_NxN
+            groups["mixed"] = triggers_VxV & ~same_VxV
         for name, where in groups.items():
-            out[f"induction_{name}"] = (values_NxN.mean(where=where) - mean) / deviation
+            out[f"induction_{name}"] = (values_VxV.mean(where=where) - mean) / deviation
     return out

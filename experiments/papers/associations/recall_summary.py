@@ -13,7 +13,10 @@ LEARNED_PROBABILITY = 0.3  # a token is learned when its probability first reach
 
 
 def averaged_members(members: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Returns the indices of the members at the chosen learning rate that did not diverge."""
+    """Returns the indices of the members at the chosen learning rate that did not diverge.
+
+    If all of these diverged, the learning rate of the first other member replaces the chosen one.
+    """
     converged = [i for i, member in enumerate(members) if member["diverged_at"] is None]
     chosen = [i for i in converged if members[i]["chosen"]]
     rate = members[(chosen or converged)[0]]["learning_rate"]
@@ -56,6 +59,8 @@ def summary_of_training(steps_S, curves_SxM, settings) -> dict[str, np.ndarray]:
 
 def late_changes(steps_S, curves_SxM, begin: int) -> dict[str, np.ndarray]:
     """Returns the change of curves in the last quarter of training, (M,): 0 on a plateau.
+
+    Returns {} if there are fewer than LAST_PROBES probes in this quarter or before it.
 
     Args:
       steps_S: The probed steps.
@@ -112,7 +117,8 @@ def summary_of_cuts(cuts, fractions: Sequence[float]) -> dict[str, np.ndarray]:
     """
     if 1.0 not in fractions:
         return {}
-    numbers, full = {}, fractions.index(1.0)
+    numbers = {}
+    full = fractions.index(1.0)  # the position of the uncut model
     effects = (
         ("p_correct_gain", "p_correct", 1),
         ("p_noise_drop", "p_noise", -1),

@@ -1,7 +1,7 @@
 """rows.jsonl: measured rows, appended one by one, so that a stopped measurement resumes.
 
 Every row carries a checksum. A damaged row is refused, because its numbers would be shown as
-measured. A last line that a kill has cut is removed.
+measured. An incomplete last line, which a killed process has left, is removed.
 """
 
 import json
@@ -21,7 +21,8 @@ from jaxformer.io.atomic_files import (
 )
 from jaxformer.io.file_lock import refuse_links, try_lock
 
-ROWS_FILE, SETTINGS_FILE, LOCK_FILE = "rows.jsonl", "search.json", ".lock"  # names on users' disks
+# Users have files with these names, so they must not change.
+ROWS_FILE, SETTINGS_FILE, LOCK_FILE = "rows.jsonl", "search.json", ".lock"
 ROW_FORMAT = {"row_format": 2}  # part of the settings: rows of format 1 have no checksum
 
 
@@ -30,7 +31,7 @@ class RowFile:
 
     Args:
       folder: the folder, made if it does not exist.
-      settings: what the rows depend on. A folder with other settings is refused.
+      settings: all settings on which the rows depend. A folder with other settings is refused.
     """
 
     def __init__(self, folder: Path, settings: dict[str, Any]):
@@ -74,12 +75,12 @@ class RowFile:
             file.write(line.encode())
 
     def _remove_cut_line(self) -> None:
-        """Removes the bytes after the last line end, which a kill has left."""
+        """Removes the bytes after the last line end, which a killed process has left."""
         if not self.file.exists():
             return
         with errors_name(self.file), open(self.file, "r+b", opener=refuse_links) as file:
             position = end = file.seek(0, os.SEEK_END)
-            while position > 0:
+            while position > 0:  # searches backwards in blocks of 64 KiB
                 start = max(position - 2**16, 0)
                 file.seek(start)
                 last = file.read(position - start).rfind(b"\n")
@@ -92,7 +93,7 @@ class RowFile:
 
 
 def _json(content: bytes) -> Any:
-    """Returns the value, or None if the content is damaged or holds NaN, which is no JSON."""
+    """Returns the value, or None if the content is damaged or has a NaN, which is no JSON."""
     try:
         return json.loads(content, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):

@@ -1,8 +1,10 @@
 """The number of samples with which one gradient step predicts the noise (arXiv 2406.03068).
 
-The paper observes that the feed-forward layer needs a number of samples m of order 1 and attention
-one of order N, the size of the vocabulary. Here a layer has enough samples if the margin of the
-noise token reaches half of its value in the theorem.
+The paper observes that the feed-forward layer needs a number of samples m of order 1. Attention
+needs m of order N, the size of the vocabulary. Here a layer has enough samples if the margin of the
+noise token reaches half of its value in Theorem 1.
+
+The axes are L layers, N vocabularies, M numbers of samples, S seeds.
 """
 
 from collections.abc import Sequence
@@ -16,7 +18,7 @@ from theory import one_step
 
 LAYERS = ("feed_forward", "attention")
 TOKENS_PER_SYMBOL = 4  # T / N
-INPUTS = "current"  # those of the proof of Theorem 1
+INPUTS = "current"  # as in the proof of Theorem 1: an input embeds the current token only
 
 
 def measure_samples(
@@ -27,7 +29,7 @@ def measure_samples(
     seed: int,
     n_seeds: int,
 ) -> Outcome:
-    """Measures the smallest m that suffices, for each layer and vocabulary.
+    """Measures the smallest sufficient m for each layer and vocabulary.
 
     Args:
       vocabularies: Increasing values of N. Sequences have 4 N tokens.
@@ -37,7 +39,7 @@ def measure_samples(
       seed: The seed of the first sample.
       n_seeds: The number of independent thresholds.
     """
-    # The measured margin over the printed one.
+    # The measured margin divided by the printed one.
     share_LxNxMxS = np.empty((len(LAYERS), len(vocabularies), len(samples), n_seeds))
     for i, N in enumerate(vocabularies):
         for j, m in enumerate(samples):
@@ -63,9 +65,9 @@ def measure_samples(
 
 
 def first_crossing(samples: Sequence[int], share_M: np.ndarray, level: float = 0.5) -> float:
-    """Returns m at which a share first reaches the level, on a straight line in log m.
+    """Returns m at which a share first reaches the level, interpolated linearly in log m.
 
-    It is the first m if that suffices already, and the last m if none does.
+    Returns the first m if its share already reaches the level, and the last m if no share does.
     """
     reached = np.flatnonzero(share_M >= level)
     if not len(reached):
