@@ -1,7 +1,8 @@
 """Attention paths on the hidden Markov task: accuracy and order parameter against width and noise.
 
-Nothing is trained: the theory solves for the order parameter U, and NUTS samples its posterior. N
-is the width of every layer, and the GP limit is N to infinity.
+Nothing is trained: the theory solves for the order parameter U, and NUTS samples its posterior. U
+is a matrix with a row and a column for each path. N is the width of every layer, and the GP limit
+is N to infinity, where U is the identity.
 """
 
 import math
@@ -27,9 +28,17 @@ COMBINED = ("good", "denoising")  # paths that the paper combines in the GP limi
 def measure_accuracy(
     widths: Sequence[int], sampled_widths: Sequence[int], draws: int, warmup: int, sets: Datasets
 ) -> Outcome:
-    """Measures test accuracy against N: theory, exact posterior, GP limit and single paths."""
+    """Measures test accuracy against N: theory, exact posterior, GP limit and single paths.
+
+    Args:
+      widths: Widths N of the theory.
+      sampled_widths: Widths N at which the posterior is sampled.
+      draws: Sampled networks of each width.
+      warmup: Steps of each chain before its first draw.
+      sets: The data sets.
+    """
     temperature, examples = sets.temperature, sets.examples()
-    names, n_sets = examples[0].names, len(examples)
+    names, n_sets = examples[0].names, len(examples)  # names of the paths
     # Predictors of the GP limit, by the paths that they use.
     path_sets: dict[str, Sequence[str]] = {"GP limit": names, names[0]: names[:1]}
     if {*COMBINED} < {*names}:
@@ -56,14 +65,14 @@ def measure_accuracy(
     outcome = Outcome(arrays, {}, {"chance": sets.chance(examples)}, chains)
     outcome.grid("accuracy/N={}", theory.T, widths)
     for width, values in zip(sampled_widths, sampled.T):
-        of_width = {name: x for name, x in chains.items() if name.startswith(f"N={width},")}
+        chains_of_width = {name: x for name, x in chains.items() if name.startswith(f"N={width},")}
         numbers = {f"accuracy_sampled/N={width}": values}
         if width in widths:
             gaps = values - theory[:, list(widths).index(width)]
             numbers[f"accuracy_sampled_minus_theory/N={width}"] = gaps
         for name, by_set in numbers.items():
             mean = over_seeds(by_set)
-            outcome.metrics[name] = mean._replace(sem=_trusted_error(mean.sem, of_width))
+            outcome.metrics[name] = mean._replace(sem=_trusted_error(mean.sem, chains_of_width))
     outcome.grid("action/N={}", action.T, widths)
     outcome.grid("accuracy/{}", limits, path_sets)
     return outcome
@@ -73,21 +82,22 @@ def draw_accuracy(arrays, widths: Sequence[int], sampled_widths: Sequence[int]):
     figure, (axis,) = plots.row(1, (plots.COLUMN, 2.3))
     theory, blue, red = arrays["accuracy"], *plots.COLOURS[:2]
     plots.means(axis, widths, theory, fmt="-", color=blue, label="theory")
-    look = {"fmt": "o", "color": red, "label": "exact posterior, sampled"}
-    plots.means(axis, sampled_widths, arrays["accuracy_sampled"], **look)
+    style = {"fmt": "o", "color": red, "label": "exact posterior, sampled"}
+    plots.means(axis, sampled_widths, arrays["accuracy_sampled"], **style)
     limits_by_paths = dict(
         zip(arrays["alone"].tolist(), arrays["accuracy_alone"].mean(1), strict=True)
     )
     for name, value in limits_by_paths.items():
         colour, dashes = ("black", "--") if name == "GP limit" else ("0.55", ":")
         axis.axhline(value, lw=0.8, color=colour, ls=dashes)
-    (bottom, top), height = axis.get_ylim(), -1.0
-    look = {"fontsize": plots.figure_style.SMALLEST, "va": "center"}
+    bottom, top = axis.get_ylim()
+    height = -1.0
+    style = {"fontsize": plots.figure_style.SMALLEST, "va": "center"}
     for name, value in sorted(limits_by_paths.items(), key=lambda item: item[1]):
         height = max(value, height + 0.055 * (top - bottom))  # labels must not overlap
         is_single_path = name != "GP limit" and "+" not in name
         text = f"{name} alone" if is_single_path else name
-        axis.annotate(text, (1.02, height), xycoords=("axes fraction", "data"), **look)
+        axis.annotate(text, (1.02, height), xycoords=("axes fraction", "data"), **style)
     axis.set(xscale="log", xlabel="width N", ylabel="test accuracy")
     best, limit = int(theory.mean(0).argmax()), limits_by_paths["GP limit"]
     best_accuracy = theory[:, best].mean()
@@ -104,7 +114,7 @@ def draw_accuracy(arrays, widths: Sequence[int], sampled_widths: Sequence[int]):
 
 
 def check_order_parameter(draws: int) -> None:
-    """Raises unless the draws are equally many in each chain, and enough for its diagnostics."""
+    """Raises unless all chains have the same number of draws, enough for their diagnostics."""
     least = CHAINS * MIN_DRAWS
     if draws % CHAINS or draws < least:
         raise UserError(
@@ -121,7 +131,10 @@ def measure_order_parameter(
     warmup: int,
     seed: int,
 ) -> Outcome:
-    """Measures U three ways: theory, its posterior mean, and the Gram matrix of V_eff."""
+    """Measures U three ways: theory, its posterior mean, and the Gram matrix of V_eff.
+
+    V_eff has the effective weights of each path in a sampled network (see `effective_weights`).
+    """
     data = problem.example(seed, **task)
     names, metrics, chains = data.names, {}, {}
     arrays: dict[str, Any] = {"widths": widths, "names": names}
@@ -181,7 +194,7 @@ def draw_order_parameter(arrays, widths: Sequence[int]):
 def measure_robustness(
     designs: Sequence[str], widths: Sequence[int], noises: Sequence[float], sets: Datasets
 ) -> Outcome:
-    """Measures accuracy and the correlation of two paths against the perpendicular noise."""
+    """Measures accuracy and the correlation of two paths against the noise sigma_perp."""
     lines = _line_labels(widths)
     accuracies = np.zeros((len(designs), len(lines), len(noises), sets.n_seeds))
     correlations = np.zeros((len(designs), len(widths), len(noises), sets.n_seeds))
@@ -189,7 +202,8 @@ def measure_robustness(
         examples = sets.examples(design=designs[d], sigma_perp=float(noises[k]))
         for i, data in enumerate(examples):
             solved = [data.solve(width, sets.temperature).U for width in widths]
-            for line, U in enumerate((data.only("good"), np.eye(2), *solved)):
+            predictors = (data.only("good"), np.eye(2), *solved)  # in the order of `_line_labels`
+            for line, U in enumerate(predictors):
                 accuracies[d, line, k, i] = data.accuracy_at(U, sets.temperature)
             correlations[d, :, k, i] = [problem.correlation(U, 0, 1) for U in solved]
     arrays = {"noises": noises, "accuracy": accuracies, "correlation": correlations}
@@ -210,7 +224,7 @@ def draw_robustness(arrays, designs: Sequence[str], widths: Sequence[int], noise
         by_line = dict(zip(lines[2:], correlations.swapaxes(1, 2), strict=True))
         plots.curves(bottom, noises, by_line, plots.COLOURS[2:], marker=".", label=None)
         last = accuracies[:, -1].mean(-1)
-        best = 2 + int(np.argmax(last[2:]))
+        best = 2 + int(np.argmax(last[2:]))  # the best finite width
         uniform = design == "two_paths_uniform"
         second_head = "uniform attention as second head" if uniform else "random second head"
         plots.set_title(
@@ -243,7 +257,7 @@ def _sample(data: problem.Example, width, temperature, draws, warmup, seed: int)
 
 
 def _trusted_error(sem: float, chains: Mapping[str, Any]) -> float:
-    """Returns the standard error, or nan, which decides no rule, if any chain is not trusted."""
+    """Returns the standard error, or nan if any chain is not trusted. No rule is decided by nan."""
     for name, diagnostics in chains.items():
         if doubts := attention_paths.doubts(diagnostics):
             print(f"{name}: the chains are not trusted: {'; '.join(doubts)}.", flush=True)

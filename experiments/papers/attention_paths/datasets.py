@@ -1,6 +1,8 @@
-"""Measures gains on the hidden Markov task as differences on the same data, over many data sets.
+"""Measures gains in accuracy on the hidden Markov task, over many data sets.
 
-The order parameter U = 1 on some paths and 0 on the others is the GP limit with these paths only.
+A gain is the difference of two predictors on the same data set. A diagonal order parameter U, 1 for
+some paths and 0 for the others, is the GP limit with these paths only. N is the width. S is the
+axis of data sets, P of training examples, K of noise levels.
 """
 
 from collections.abc import Sequence
@@ -14,21 +16,21 @@ from experiments.papers.attention_paths.problem import Datasets, Example
 from experiments.papers.outcome import Outcome
 from theory.attention_paths.kernel import kernel_alignment, kernel_of_U
 
-NARROW, WIDE = 10, 1000  # widths N
+NARROW, WIDE = 10, 1000  # widths N; the names of metrics contain them
 
 
 def measure_datasets(designs: Sequence[str], noises: Sequence[float], sets: Datasets) -> Outcome:
     """Measures gains in accuracy, entries of U and kernel alignment, as means over data sets."""
-    of_four_paths = [_numbers_of_four_paths(data, sets.temperature) for data in sets.examples()]
+    four_path_numbers = [_numbers_of_four_paths(data, sets.temperature) for data in sets.examples()]
     outcome = Outcome({"noises": noises}, baselines={"chance": 0.5})
-    for name in of_four_paths[0]:
-        outcome.scalar(name, np.array([numbers[name] for numbers in of_four_paths]))
+    for name in four_path_numbers[0]:
+        outcome.scalar(name, np.array([numbers[name] for numbers in four_path_numbers]))
     for design in designs:
         for noise in noises:
             examples = sets.examples(design=design, sigma_perp=float(noise))
-            of_two_paths = [_numbers_of_two_paths(data, sets.temperature) for data in examples]
-            for name in of_two_paths[0]:
-                by_set = np.array([numbers[name] for numbers in of_two_paths])
+            two_path_numbers = [_numbers_of_two_paths(data, sets.temperature) for data in examples]
+            for name in two_path_numbers[0]:
+                by_set = np.array([numbers[name] for numbers in two_path_numbers])
                 outcome.scalar(f"{name}/{design}/sigma_perp={noise:g}", by_set)
         for name in ("gain/N=10 over GP limit", "gain/N=10 over good"):
             first, last = (f"{name}/{design}/sigma_perp={noises[i]:g}" for i in (0, -1))
@@ -60,12 +62,12 @@ def _numbers_of_four_paths(data: Example, temperature: float) -> dict[str, float
         numbers[f"rise/{name}"] = narrow[i, i] - wide[i, i]
     numbers["correlation/good,denoising"] = problem.correlation(narrow, 0, 2)
     labels_P = jnp.asarray(data.labels)
-    aligned = [
+    aligned_narrow, aligned_limit, aligned_alone = (
         float(kernel_alignment(kernel_of_U(data.attentioned, U), labels_P))
         for U in (narrow, limit, alone)
-    ]
-    numbers["alignment/N=10 over GP limit"] = aligned[0] - aligned[1]
-    numbers["alignment/N=10 over good"] = aligned[0] - aligned[2]
+    )
+    numbers["alignment/N=10 over GP limit"] = aligned_narrow - aligned_limit
+    numbers["alignment/N=10 over good"] = aligned_narrow - aligned_alone
     return numbers
 
 
@@ -104,13 +106,14 @@ def draw_datasets(arrays, designs: Sequence[str], noises: Sequence[float]):
     plots.label_panel(right, "two paths; the second head is uniform or random", columns=2)
     for axis in (left, right):
         axis.axhline(0, color="0.4", lw=0.8)
-    both = 100 * arrays["gain/N=10 over good + denoising"]
-    error = both.std(ddof=1) / len(both) ** 0.5
+    over_combined = 100 * arrays["gain/N=10 over good + denoising"]
+    n_sets = len(over_combined)
+    error = over_combined.std(ddof=1) / n_sets**0.5
     over_limit = 100 * arrays["gain/N=10 over GP limit"]
     plots.add_finding(
         figure,
         f"The network of width 10 has {over_limit.mean():+.1f} points over the GP limit, and "
-        f"{both.mean():+.2f} ± {error:.2f} over good + denoising alone in that limit",
-        f"{len(both)} data sets (grey), both sides of a gain on the same; bars: standard errors.",
+        f"{over_combined.mean():+.2f} ± {error:.2f} over good + denoising alone in that limit",
+        f"{n_sets} data sets (grey), both sides of a gain on the same; bars: standard errors.",
     )
     return figure

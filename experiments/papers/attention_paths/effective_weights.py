@@ -1,7 +1,8 @@
 """The order parameter U and the posterior mean of V V' (arXiv 2405.15926).
 
 V has a row of n effective weights for each path, where n is the size of a token. The paper's text
-says that U is the posterior mean of V V' / n. Both are computed from the same sampled networks.
+says that U is the posterior mean of V V' / n. U and V are computed from the same sampled networks.
+N is the axis of widths, S that of data sets.
 """
 
 from collections.abc import Sequence

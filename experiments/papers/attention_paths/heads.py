@@ -15,7 +15,7 @@ from theory import attention_paths
 def measure_head_scores(widths: Sequence[int], sets: Datasets) -> Outcome:
     """Measures the score of each head against N, and the accuracy lost by pruning the head."""
     examples = sets.examples()
-    positions = all_heads(examples[0].heads)
+    positions = all_heads(examples[0].heads)  # (layer, head) of every head
     scores, drops = np.zeros((2, len(widths), len(examples), len(positions)))
     for i, data in enumerate(examples):
         for k, width in enumerate(widths):
@@ -55,7 +55,10 @@ def draw_head_scores(arrays, widths: Sequence[int]):
 
 
 def measure_networks(widths: Sequence[int], sets: Datasets) -> Outcome:
-    """Measures U, accuracy against N and head scores of networks with more heads or layers."""
+    """Measures accuracy against N, U and head scores of networks with more heads or layers.
+
+    U and the head scores are those of the first width.
+    """
     examples, temperature = sets.examples(), sets.temperature
     n_sets = len(examples)
     heads, names = examples[0].heads, examples[0].names
@@ -91,11 +94,11 @@ def draw_networks(arrays, widths: Sequence[int]):
     plots.label_panel(middle, columns=1)
     positions = all_heads(arrays["heads"])
     for layer in range(len(arrays["heads"])):
-        of_layer = [i for i, position in enumerate(positions) if position[0] == layer]
-        values = arrays["scores"][:, of_layer]
+        indices = [i for i, position in enumerate(positions) if position[0] == layer]
+        values = arrays["scores"][:, indices]
         error = values.std(0) / max(len(values) - 1, 1) ** 0.5
-        look = {"color": plots.COLOURS[layer], "error_kw": {"elinewidth": 0.8}}
-        right.bar(of_layer, values.mean(0), 0.8, yerr=error, label=f"layer {layer + 1}", **look)
+        style = {"color": plots.COLOURS[layer], "error_kw": {"elinewidth": 0.8}}
+        right.bar(indices, values.mean(0), 0.8, yerr=error, label=f"layer {layer + 1}", **style)
     step = 1 if len(positions) <= 9 else 2
     labels = [str(head + 1) for _, head in positions]
     right.set_xticks(range(0, len(positions), step), labels[::step])
@@ -113,7 +116,7 @@ def draw_networks(arrays, widths: Sequence[int]):
 
 
 def _largest(U_SxDxD: np.ndarray) -> np.ndarray:
-    """Returns the two paths with the largest diagonal entries of U."""
+    """Returns the two paths, of D, whose diagonal entries of U are largest on average over S."""
     return np.argsort(-np.diagonal(U_SxDxD.mean(0)))[:2]
 
 

@@ -17,19 +17,23 @@ from theory.attention_paths.kernel import kernel_alignment, kernel_of_U, kernel_
 
 
 def measure_alignment(widths: Sequence[int], components: int, sets: Datasets) -> Outcome:
-    """Measures |e_k . Y| / sqrt(P) of the leading principal components of K, GP limit first."""
+    """Measures |e_k . Y| / sqrt(P) of the leading principal components e_k of K.
+
+    The leading axis has the GP limit, then the widths in reverse.
+    """
     labels = ("GP limit", *(f"N = {n}" for n in widths[::-1]))
     problems = [(data, *data.of_one_output()) for data in sets.examples()]
     components = min(components, len(problems[0][2]))
     overlaps = np.zeros((len(labels), len(problems), components))
     aligned = np.zeros((len(labels), len(problems)))
-    for i, (data, inputs, values) in enumerate(problems):
+    for i, (data, inputs, targets) in enumerate(problems):
         solved = [np.asarray(data.solve(width, sets.temperature).U) for width in widths[::-1]]
         for k, U in enumerate((np.eye(len(data.names)), *solved)):
-            kernel, labels_P = kernel_of_U(inputs, U), jnp.asarray(values)
+            kernel, labels_P = kernel_of_U(inputs, U), jnp.asarray(targets)
             overlaps[k, i] = np.asarray(kernel_task_overlap(kernel, labels_P))[:components]
             aligned[k, i] = kernel_alignment(kernel, labels_P)
-    captured, top = np.cumsum(overlaps**2, axis=-1), min(5, components)
+    captured = np.cumsum(overlaps**2, axis=-1)  # the share of Y in the leading components
+    top = min(5, components)
     names = [label.replace(" = ", "=").replace(" ", "_") for label in labels]
     outcome = Outcome({"overlap": overlaps, "alignment": aligned, "labels": labels})
     outcome.grid(f"top{top}_overlap/{{}}", captured[:, :, top - 1], names)
@@ -62,14 +66,15 @@ def draw_alignment(arrays):
 def measure_path_kernels(
     task: dict[str, Any], widths: Sequence[int], temperature: float, seed: int
 ) -> Outcome:
-    """Measures the P x P kernels of each path and of two paths, and K in the limit and at N."""
+    """Computes P x P kernels: of each path, of a pair of paths, and K in the GP limit and at N."""
     data = problem.example(seed, **task)
     inputs, labels = data.of_one_output()
     order = np.argsort(-labels, kind="stable")
     inputs, labels = inputs[order], labels[order]
     scaled = inputs / inputs.shape[2] ** 0.5
     panels = {name: scaled[:, i] @ scaled[:, i].T for i, name in enumerate(data.names)}
-    if other := min(2, len(panels) - 1):  # of four paths, the denoising one
+    # Path 0 is paired with path 2, which is the denoising one of four, or with the last path.
+    if other := min(2, len(panels) - 1):
         cross = scaled[:, 0] @ scaled[:, other].T
         panels[f"{data.names[0]} x {data.names[other]}"] = (cross + cross.T) / 2
     panels["K, GP limit"] = np.asarray(kernel_of_U(inputs, np.eye(len(data.names))))
@@ -92,9 +97,9 @@ def draw_path_kernels(arrays, widths: Sequence[int]):
         axis.set_axis_off()
     for axis, (name, value) in zip(axes.flat, aligned.items()):
         kernel = arrays[name.replace(" ", "")]
-        off = kernel[~np.eye(len(kernel), dtype=bool)]
+        off_diagonal = kernel[~np.eye(len(kernel), dtype=bool)]
         # The diagonal is a sum of squares and would hide everything else.
-        shown = (kernel - off.mean()) / off.std()
+        shown = (kernel - off_diagonal.mean()) / off_diagonal.std()
         image = axis.imshow(shown, cmap="RdBu_r", vmin=-2.5, vmax=2.5)
         axis.set(xticks=[], yticks=[])
         axis.spines[:].set_visible(True)

@@ -1,7 +1,8 @@
 """The figure of the recipe `oneshot`: eight panels about the trained networks of all seeds.
 
-The arrays come from `study.summarise` and have a leading axis S of networks. On an axis of widths
-index 0 is the GP limit and index 1 the first finite width.
+The arrays come from `study.summarise` and have a leading axis S of networks. On an axis W of widths
+index 0 is the GP limit and index 1 the first finite width. T is the axis of temperatures, H of
+heads, P of the kernel's components.
 """
 
 import numpy as np
@@ -36,12 +37,12 @@ def draw(arrays, heads: tuple[int, ...]):
         (axes[2, 1], arrays["U_theory"][0, 1], f"theory's U, {widths[1]}"),
     ):
         # A colour bar at the side would make every panel of the column narrower.
-        look = {"location": "bottom", "ticks": MaxNLocator(4, symmetric=True)}
-        plots.add_colour_bar(figure, plots.heat(axis, U, names), axis, "entry of U", **look)
+        style = {"location": "bottom", "ticks": MaxNLocator(4, symmetric=True)}
+        plots.add_colour_bar(figure, plots.heat(axis, U, names), axis, "entry of U", **style)
         plots.set_title(axis, f"{title}, first network")
         axis.set(xlabel=f"path, {len(names)} of them", ylabel="path")
     _draw_pruning(axes[3, 0], arrays, sets)
-    _draw_both_scores(axes[3, 1], arrays, widths[1])
+    _draw_score_comparison(axes[3, 1], arrays, widths[1])
     test = accuracies["test"]
     gap, trained = over_seeds(test[widths[1]] - test["GP"]), test["gradient_descent"].mean()
     error = half_width([(gap.sem, gap.n)], 0.0)  # as in the ledger
@@ -62,7 +63,7 @@ def _accuracies(arrays, name: str, widths: list[str]) -> dict[str, np.ndarray]:
     """Returns the accuracy of gradient descent, and of each width at its chosen temperature."""
     best_SxW = arrays["validation"].argmax(2)
     chosen_SxW = np.take_along_axis(arrays[f"{name}/scan"], best_SxW[..., None], 2)[..., 0]
-    trained_S = arrays[f"{name}/low_first"][:, 0]  # before the first head is pruned
+    trained_S = arrays[f"{name}/low_first"][:, 0]  # accuracy before the first head is pruned
     return {"gradient_descent": trained_S} | dict(zip(widths, chosen_SxW.T, strict=True))
 
 
@@ -83,12 +84,12 @@ def _draw_accuracies(axis, accuracies) -> None:
 
 
 def _draw_temperature_scan(axis, arrays, widths: list[str]) -> None:
-    temperatures, rows_SxWxT = arrays["temperatures"][0], arrays["test/scan"]
-    by_width = dict(zip(widths, rows_SxWxT.swapaxes(0, 1), strict=True))
+    temperatures, accuracies_SxWxT = arrays["temperatures"][0], arrays["test/scan"]
+    by_width = dict(zip(widths, accuracies_SxWxT.swapaxes(0, 1), strict=True))
     plots.curves(axis, temperatures, by_width, ("black", *plots.COLOURS), marker=".")
     axis.set(xscale="log", xlabel="temperature T", ylabel="accuracy, held-out classes")
     plots.value_ticks(axis, temperatures)
-    best = rows_SxWxT.mean(0).max(1)
+    best = accuracies_SxWxT.mean(0).max(1)
     plots.label_panel(axis, f"the best T gives {100 * best.max():.1f} % ({widths[best.argmax()]})")
 
 
@@ -110,14 +111,14 @@ def _correlations(one_SxH, other_SxH) -> Mean:
 
 def _draw_overlap(axis, overlap_SxWxP, widths: list[str]) -> None:
     """Draws Figure 3d of the paper: the share of the labels in the leading components of K."""
-    carried = np.cumsum(overlap_SxWxP**2, -1)
-    ranks = np.arange(1, carried.shape[-1] + 1)
+    share_SxWxP = np.cumsum(overlap_SxWxP**2, -1)
+    ranks = np.arange(1, share_SxWxP.shape[-1] + 1)
     for k, (width, colour) in enumerate(zip(widths, ("black", *plots.COLOURS))):
-        mean = carried[:, k].mean(0)
-        error = carried[:, k].std(0) / max(len(carried) - 1, 1) ** 0.5
+        mean = share_SxWxP[:, k].mean(0)
+        error = share_SxWxP[:, k].std(0) / max(len(share_SxWxP) - 1, 1) ** 0.5
         plots.band(axis, ranks, mean - error, mean, mean + error, colour, width, alpha=0.2)
     axis.axvline(LEADING, color="0.6", lw=0.8)
-    by_leading_W = carried[:, :, LEADING - 1].mean(0)
+    by_leading_W = share_SxWxP[:, :, LEADING - 1].mean(0)
     axis.set(xscale="log", xlabel="leading components of the kernel", ylabel="share of the labels")
     plots.label_panel(
         axis,
@@ -126,8 +127,8 @@ def _draw_overlap(axis, overlap_SxWxP, widths: list[str]) -> None:
     )
 
 
-def _draw_both_scores(axis, arrays, width: str) -> None:
-    """Draws Figure 3e: each dot is a head of a network."""
+def _draw_score_comparison(axis, arrays, width: str) -> None:
+    """Draws Figure 3e: the scores of a head in the theory and in the trained U, a dot a head."""
     theory, learned = arrays["scores"], arrays["scores_learned"]
     for one, other, colour in zip(theory, learned, plots.COLOURS * len(theory)):
         axis.plot(one, other, "o", ms=3, color=colour)
@@ -140,10 +141,10 @@ def _draw_both_scores(axis, arrays, width: str) -> None:
 def _draw_pruning(axis, arrays, sets: list[str]) -> None:
     for name, colour in zip(sets, plots.COLOURS):
         for order, dashes in (("low_first", "-"), ("high_first", ":")):
-            rows = arrays[f"{name}/{order}"]
+            accuracies = arrays[f"{name}/{order}"]
             label = f"{'held-out' if name == 'test' else name}, {order.replace('_', ' ')}"
-            look = {"color": colour, "ls": dashes, "label": label}
-            plots.means(axis, range(rows.shape[1]), rows, **look)
+            style = {"color": colour, "ls": dashes, "label": label}
+            plots.means(axis, range(accuracies.shape[1]), accuracies, **style)
     axis.axhline(0.5, color="0.3", ls=":", lw=1)
     axis.set(xlabel="heads pruned, in the order of their scores", ylabel="accuracy")
     half = arrays["test/low_first"].shape[1] // 2

@@ -1,4 +1,7 @@
-"""The figure of the recipe `posterior`: E[U] as a heat map, against the theory, and as traces."""
+"""The figure of the recipe `posterior`, about E[U], the posterior mean of the order parameter.
+
+It shows E[U] as a heat map and against the theory, and traces of the sampled U.
+"""
 
 import numpy as np
 
@@ -8,16 +11,16 @@ MAX_ENTRIES = 10  # of U in the middle panel
 
 
 def figure_arrays(names, posterior, metrics) -> dict[str, np.ndarray]:
-    """Returns the arrays of the figure besides the draws: names, errors of E[U], diagnostics."""
+    """Returns the figure's arrays except the draws: names, errors of E[U], diagnostics."""
     labels = [f"{names[i]},{names[j]}" for i, j in zip(*np.triu_indices(len(names)))]
-    numbers = ("r_hat", "ess", "divergences", "accuracy")
+    metric_names = ("r_hat", "ess", "divergences", "accuracy")
     return {
         "names": np.array(names),
         "U_error": np.array([metrics[f"U/{label}"].sem for label in labels]),
         "chains": np.array(len(posterior.diagnostics["step_size"])),
         "widths": np.array(posterior.problem.widths),
         "doubts": np.array(posterior.doubts, str),
-    } | {name: np.array(metrics[name].mean) for name in numbers}
+    } | {name: np.array(metrics[name].mean) for name in metric_names}
 
 
 def draw(arrays):
@@ -35,8 +38,8 @@ def draw(arrays):
         chosen = np.argsort(-np.abs(mean[rows, columns]))[:MAX_ENTRIES]
     rows, columns, x = rows[chosen], columns[chosen], np.arange(len(chosen))
     middle.bar(x, theory[rows, columns], color="0.8", label="theory (saddle point)")
-    look = {"fmt": "o", "color": plots.COLOURS[0], "label": "sampled (exact N)"} | plots.DOT
-    middle.errorbar(x, mean[rows, columns], arrays["U_error"][chosen], **look)
+    style = {"fmt": "o", "color": plots.COLOURS[0], "label": "sampled (exact N)"} | plots.DOT
+    middle.errorbar(x, mean[rows, columns], arrays["U_error"][chosen], **style)
     labels = [f"{names[i]},{names[j]}" for i, j in zip(rows, columns)]
     middle.set_xticks(x, labels, rotation=60, ha="right", fontsize=plots.figure_style.SMALLEST)
     middle.axhline(0, color="0.4", lw=0.8)

@@ -27,8 +27,8 @@ PATH_NAMES = {  # by design of the task
 class Example(NamedTuple):
     """A training and a test set after fixed attention."""
 
-    attentioned: np.ndarray  # (P, D, n)
-    labels: np.ndarray
+    attentioned: np.ndarray  # (P, D, n), sums of tokens weighted along each path
+    labels: np.ndarray  # (P,), or (P, outputs)
     attentioned_test: np.ndarray
     labels_test: np.ndarray
     heads: tuple[int, ...]
@@ -40,7 +40,10 @@ class Example(NamedTuple):
         return bool(np.all(np.abs(self.labels_test) == 1))
 
     def accuracy(self, mean) -> float:
-        """Returns the share of correct signs, or R^2 if the labels are not all +1 and -1."""
+        """Returns the accuracy of predictions `mean` on the test set.
+
+        It is the share of correct signs, or R^2 if the labels are not all +1 and -1.
+        """
         labels = np.asarray(self.labels_test)
         if self.has_class_labels:
             return float(np.mean(np.sign(mean) == labels))
@@ -51,7 +54,7 @@ class Example(NamedTuple):
     def accuracy_at(self, U, temperature: float) -> float:
         """Returns the accuracy of the Gaussian-process predictor with this U.
 
-        U = 1 is the GP limit.
+        The identity U is the GP limit.
         """
         mean, _ = attention_paths.predict_at(
             U, self.attentioned, self.labels, temperature, self.attentioned_test
@@ -71,9 +74,9 @@ class Example(NamedTuple):
         return self.accuracy(np.broadcast_to(constant, self.labels_test.shape))
 
     def of_one_output(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns (attentioned, labels) with each output as an example of its own.
+        """Returns (attentioned, labels) with each output as a separate example.
 
-        There are then as many paths as names.
+        The number of paths then equals the number of names.
         """
         m = multiple_outputs.count(self.labels)
         return np.asarray(multiple_outputs.expand(self.attentioned, m)), self.labels.reshape(-1)
@@ -129,7 +132,7 @@ def hidden_markov_example(
     hardness: float,
     readout: str,
 ) -> Example:
-    """Returns the hidden Markov task.
+    """Returns the hidden Markov task. `jaxformer.data.hidden_markov` explains its arguments.
 
     Training data have the seed `seed`, test data 10000 + seed, random heads 1 + seed.
     """

@@ -36,13 +36,13 @@ def resemblance(learned: np.ndarray, theory: np.ndarray, heads: Sequence[int]) -
       U_signs: the share of equal signs below the diagonal, minus one half.
       U_blocks/learned, U_blocks/theory: see `blocks`.
     """
-    off = np.tril_indices(len(learned), -1)
+    below_diagonal = np.tril_indices(len(learned), -1)
     whole = correlation(lower(learned), lower(theory)).mean
     trivial = correlation(lower(learned), lower(np.eye(len(learned)))).mean
-    signs = np.mean(np.sign(learned[off]) == np.sign(theory[off]))
+    signs = np.mean(np.sign(learned[below_diagonal]) == np.sign(theory[below_diagonal]))
     return {
         "U_over_identity": whole - trivial,
-        "U_off_diagonal": correlation(learned[off], theory[off]).mean,
+        "U_off_diagonal": correlation(learned[below_diagonal], theory[below_diagonal]).mean,
         "U_signs": float(signs) - 0.5,
         "U_blocks/learned": blocks(learned, heads),
         "U_blocks/theory": blocks(theory, heads),
@@ -53,8 +53,8 @@ def blocks(U_DxD: np.ndarray, heads: Sequence[int]) -> float:
     """Returns how much larger |U| is within blocks of paths than between blocks.
 
     Paths of one block go through the same head of the first layer. In the order of paths this head
-    changes slowest. The result is a difference over the mean of the diagonal: the mean |U| of two
-    different paths of one block, minus the mean |U| of paths of different blocks.
+    changes slowest. The result is the mean |U| of two different paths of one block, minus the mean
+    |U| of paths of different blocks, divided by the mean of the diagonal.
     """
     first_D = np.arange(len(U_DxD)) // (len(U_DxD) // heads[0])
     same_DxD = first_D[:, None] == first_D[None]

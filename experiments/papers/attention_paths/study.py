@@ -25,7 +25,7 @@ from theory import attention_paths
 from theory.attention_paths.kernel import kernel_of_U, kernel_task_overlap
 
 GP_WIDTH = math.inf  # the width of the GP limit
-LEADING = 5  # principal components of a kernel
+LEADING = 5  # number of leading principal components of a kernel
 CHAINS, WARMUP = 2, 300  # of the sampled posterior
 METADATA = "said"  # the array of a saved study with its metrics and temperatures, as JSON
 BATCH_SIZE = 250  # episodes in one call of the network
@@ -44,7 +44,9 @@ Collect = Callable[[attention_paths.Sampler, int], list[dict] | None]
 
 
 def study(model, params: Any, data: dict[str, Any], collect: Collect) -> Study | None:
-    """Studies one network: its accuracy, the Bayesian network with its queries and keys, its heads.
+    """Studies one network: its accuracy, its heads, and its theory.
+
+    The theory is that of the Bayesian network with the same queries and keys.
 
     Args:
       model: The network.
@@ -62,7 +64,7 @@ def study(model, params: Any, data: dict[str, Any], collect: Collect) -> Study |
     names = [width_name(width) for width in scan["widths"]]
     best = scan["validation"].argmax(1)
     chosen = {name: float(data["temperatures"][t]) for name, t in zip(names, best)}
-    # Each width is scored at the temperature that validation chose for it.
+    # Indexes (width, temperature): each width at the temperature that validation chose for it.
     at_chosen = np.arange(len(names)), best
     metrics = {}
     for name, accuracy in scan["accuracy"].items():
@@ -184,7 +186,7 @@ def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
     overlap = np.zeros((*shape, len(labels)))
     accuracy = {name: np.zeros(shape) for name in sets}
     with jax.enable_x64(True):
-        together = np.concatenate([validation_inputs, *tests.values()])
+        all_inputs = np.concatenate([validation_inputs, *tests.values()])
         stops = np.cumsum([len(validation_inputs), *(len(x) for x in tests.values())])[:-1]
         for t, temperature in enumerate(temperatures):
             for k, width in enumerate(widths):
@@ -195,10 +197,12 @@ def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
                     ).U
                 kernel = kernel_of_U(train, U[k, t])
                 overlap[k, t] = kernel_task_overlap(kernel, jnp.asarray(labels))
-                mean, _ = attention_paths.predict_at(U[k, t], train, labels, temperature, together)
-                first, *others = np.split(np.asarray(mean), stops)
-                validation[k, t] = np.mean((first > 0) == (validation_labels > 0))
-                for (name, batch), f in zip(sets.items(), others):
+                mean, _ = attention_paths.predict_at(
+                    U[k, t], train, labels, temperature, all_inputs
+                )
+                f_validation, *f_tests = np.split(np.asarray(mean), stops)
+                validation[k, t] = np.mean((f_validation > 0) == (validation_labels > 0))
+                for (name, batch), f in zip(sets.items(), f_tests):
                     accuracy[name][k, t] = np.mean((f > 0) == (_targets(batch) > 0))
     numbers = dict(widths=widths, validation=validation, accuracy=accuracy, U=U, overlap=overlap)
     return numbers | dict(train=train, labels=labels, tests=tests)
@@ -221,7 +225,7 @@ def _sample_posterior(
             return None
         posterior = sampler.posterior(chunks, data["draws"])
         means = {name: posterior.mean(scan["tests"][name]) for name in sets}
-    trusted = 1.0  # or nan: numbers of chains that are not trusted decide no rule
+    trusted = 1.0  # a factor; nan if the chains are not trusted, so that no rule is decided
     if posterior.doubts:
         print(f"the chains are not trusted: {'; '.join(posterior.doubts)}.", flush=True)
         trusted = math.nan
@@ -235,7 +239,11 @@ def _sample_posterior(
 
 
 def _prune(model, params, U, sets: dict[str, Batch]) -> dict[str, Any]:
-    """Returns the theory's head scores, and the network's accuracy with heads dropped."""
+    """Returns the theory's head scores, and the network's accuracy without some heads.
+
+    "drops" has the accuracy lost without each single head. "low_first" and "high_first" have the
+    accuracy as heads are dropped one by one in the order of their scores.
+    """
     heads = model.spec.heads
     positions = all_heads(heads)
     scores = np.concatenate([np.asarray(s) for s in attention_paths.head_scores(U, heads)])
@@ -280,7 +288,10 @@ def _prune(model, params, U, sets: dict[str, Batch]) -> dict[str, Any]:
 
 
 def _gram(model, params, n: int) -> np.ndarray:
-    """Returns the empirical order parameter v v^T, without input projection and normalisation."""
+    """Returns the order parameter v v^T of the trained path weights v.
+
+    v includes neither the input projection nor the normalisation.
+    """
     v_DxN, _ = model.apply({"params": jax.tree.map(jnp.asarray, params)}, n, method="path_weights")
     return np.asarray(v_DxN @ v_DxN.T, np.float64)
 
