@@ -1,4 +1,8 @@
-"""Table 6 of the MixiT paper (version B): similarity of the last layer's tokens against depth."""
+"""Table 6 of the MixiT paper (version B): similarity of the last layer's tokens against depth.
+
+S is the axis of seeds, L of depths, K of statistics; in a network B is the axis of sequences, T of
+tokens, N the width.
+"""
 
 import dataclasses
 import functools
@@ -55,12 +59,13 @@ def measure_covariance_depth(
     keys = jax.random.split(jax.random.key(seed), n_seeds)
     values: dict[str, np.ndarray] = {}
     for name, spec in specs.items():
-        groups, by_depth_functions = [tuple(depths)], []
+        by_depth_functions = []
+        groups = [tuple(depths)]  # depths that share a network
         if spec.depth_alpha:  # the depth scales the branches: each depth has its own network
             groups = [(L,) for L in depths]
         for group in groups:
-            sized = dataclasses.replace(spec, layers=group[-1])
-            by_depth = functools.partial(_by_depth, sized, group, sequences)
+            group_spec = dataclasses.replace(spec, layers=group[-1])
+            by_depth = functools.partial(_by_depth, group_spec, group, sequences)
             by_depth_functions.append(jax.jit(by_depth))
         values[name] = np.stack(
             [np.concatenate([by_depth(key) for by_depth in by_depth_functions]) for key in keys]
@@ -125,7 +130,11 @@ def add_numbers(
 
 
 def verdict(values: Mapping[str, np.ndarray]) -> dict[str, bool]:
-    """Returns for each statistic if it grows with depth, and if MixiT's is below at every depth."""
+    """Returns two verdicts on the seed means of each statistic.
+
+    "grows" is True if both models have more at the last depth than at the first, "mixit_below" if
+    MixiT is below the random transformer at every depth.
+    """
     verdicts = {}
     for s, statistic in enumerate(STATISTICS):
         random, mixit = (values[name][:, :, s].mean(0) for name in ("random", "mixit"))
@@ -137,9 +146,11 @@ def verdict(values: Mapping[str, np.ndarray]) -> dict[str, bool]:
 def _by_depth(spec: DecoderSpec, depths: tuple[int, ...], sequences: int, key) -> jax.Array:
     """Returns the (depths, statistics) of one random network, computed block by block."""
     key_data, key_embed, key = jax.random.split(key, 3)
-    logits_V = -jnp.log(jnp.arange(1, spec.vocab_size + 1, dtype=float))  # Zipf: rank r has 1/r
+    # Zipf's law: the symbol of rank r has a probability proportional to 1/r.
+    logits_V = -jnp.log(jnp.arange(1, spec.vocab_size + 1, dtype=float))
     tokens_BxT = jax.random.categorical(key_data, logits_V, shape=(sequences, spec.length))
     n_rows = spec.vocab_size + (spec.length if spec.learned_positions else 0)
+    # The embeddings of all symbols, then of all positions.
     table_ExN = spec.embed_init_std * jax.random.normal(key_embed, (n_rows, spec.width))
     h_BxTxN = table_ExN[tokens_BxT]
     if spec.learned_positions:
@@ -165,11 +176,11 @@ def draw(values: Mapping[str, np.ndarray], depths: np.ndarray, before=None):
     figure, axes = plots.row(values["mixit"].shape[-1], (plots.PAGE, 2.1))
     for s, axis in enumerate(axes):
         for colour, (name, label) in zip(plots.COLOURS, NAMES.items()):
-            look = {"color": colour, "label": label}
-            plots.means(axis, depths, values[name][:, :, s], fmt="o-", **look)
+            style = {"color": colour, "label": label}
+            plots.means(axis, depths, values[name][:, :, s], fmt="o-", **style)
             if before is not None:
-                look |= {"label": f"{label}, at initialisation", "alpha": 0.5}
-                plots.means(axis, depths, before[name][:, :, s], fmt="o--", **look)
+                style |= {"label": f"{label}, at initialisation", "alpha": 0.5}
+                plots.means(axis, depths, before[name][:, :, s], fmt="o--", **style)
         axis.set(xscale="log", yscale="log", xlabel="layers L", ylabel=LABELS[s])
         plots.value_ticks(axis, depths)
     growth = []

@@ -55,23 +55,23 @@ def measure_covariance_trained(
         if is_prepared
         else CausalText(text=text, window=length)
     )
-    factor = optim.schedule("cosine", steps, min(20, steps))  # 20 steps of warm-up
+    schedule = optim.schedule("cosine", steps, min(20, steps))  # 20 steps of warm-up
     shape = (n_seeds, len(depths), len(depth.STATISTICS) + 1)
     values = {when: {name: np.empty(shape) for name in models} for when in ("before", "after")}
     outcome = Outcome({"depths": depths})
     for name, fields in models.items():
         partition = Partition([(pattern, label) for pattern, label in rules[name]])
-        tx = optim.optimizer(partition, {"train": optim.AdamW()}, 1.0, factor)
+        tx = optim.optimizer(partition, {"train": optim.AdamW()}, 1.0, schedule)
         precision = {"dtype": jnp.float32, "param_dtype": jnp.float32}
         for k, L in enumerate(depths):
             sizes = {"vocab_size": task.vocab_size, "length": length, "layers": L}
             model = decoder(**fields, **sizes, **precision)
             run = fitted(model, task, partition, tx, test_size=sequences, **training.arguments())
             best, final_loss_S = training.best(run.losses_RxSxT, f"{name} with {L} layers")
-            chosen = slice(best * n_seeds, (best + 1) * n_seeds)
+            chosen = slice(best * n_seeds, (best + 1) * n_seeds)  # all seeds at the best rate
             for when, params in (("before", run.initial), ("after", run.params)):
-                of_chosen = jax.tree.map(lambda x, chosen=chosen: x[chosen], params)
-                values[when][name][:, k] = _measure(model, L, of_chosen, run.test.inputs)
+                chosen_params = jax.tree.map(lambda x, chosen=chosen: x[chosen], params)
+                values[when][name][:, k] = _measure(model, L, chosen_params, run.test.inputs)
             outcome.metrics[f"loss/{name}/L={L}"] = over_seeds(final_loss_S)
             outcome.baselines = task.baselines(run.test)
             losses = dict(enumerate(final_loss_S, training.seed))
@@ -109,7 +109,7 @@ def draw_covariance_trained(arrays):
 
 
 def _measure(model, layers: int, params, tokens_BxT) -> np.ndarray:
-    """Returns the (members, statistics and dimensions) of the last block's states."""
+    """Returns the statistics and the dimensions of the last block's states, (members, 3)."""
     name = f"block_{layers - 1}/states"
 
     def of_member(params):

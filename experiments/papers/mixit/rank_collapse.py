@@ -3,6 +3,9 @@
 The theorem's layer maps the hidden states h, (m, n), of m tokens to (I + A) h W. W and the mixing A
 are random and fixed. tau is depth / width. Rank collapse means that all tokens become parallel, so
 that the absolute correlation of two tokens is 1.
+
+S is the axis of networks or paths, K of times, L of layers, M of tokens, N the width. There is one
+head H.
 """
 
 from collections.abc import Sequence
@@ -19,7 +22,7 @@ from jaxformer.training.metrics import Mean, over_seeds
 from theory import covariance_sde as cs
 
 GROUPS = 20  # of networks or paths: the spread of their medians gives the error of a median
-NETWORKS_AT_ONCE = 50  # in memory
+NETWORKS_AT_ONCE = 50  # networks in memory at the same time
 
 
 def measure_rank_collapse(
@@ -66,7 +69,7 @@ def _median(values_S: np.ndarray) -> Mean:
 
 @partial(jax.jit, static_argnames=("length", "width", "layers"))
 def _gradient_sizes(keys_S: jax.Array, length: int, width: int, layers: int) -> jax.Array:
-    """Returns log10 of the gradient's norm after each layer backwards, over its norm at the output.
+    """Returns log10 of the gradient's norm, relative to the output, after each layer backwards.
 
     The loss is the inner product of the output with a random matrix. Layers are independent and
     linear, so the gradient after k layers backwards has the law of a network of k layers.
@@ -101,8 +104,8 @@ def draw_rank_collapse(arrays, length: int, width: int):
     times = arrays["times"]
     low, middle, high = np.quantile(arrays["equation"], (0.25, 0.5, 0.75), axis=0)
     plots.band(left, times, low, middle, high, plots.COLOURS[0], "equation, with quartiles")
-    dots = np.median(arrays["networks"], 0)
-    left.plot(times, dots, "o", color=plots.COLOURS[1], label=f"networks of width {width}")
+    medians = np.median(arrays["networks"], 0)
+    left.plot(times, medians, "o", color=plots.COLOURS[1], label=f"networks of width {width}")
     left.set(xscale="log", ylim=(0, 1.02), xlabel="depth / width", ylabel="|correlation|, median")
     plots.label_panel(left, "two tokens")
     plots.means(right, times, arrays["log10_gradient"], fmt="o-", color=plots.COLOURS[1])

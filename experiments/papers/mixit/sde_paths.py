@@ -1,4 +1,7 @@
-"""Paths and distributions of the covariance SDE, compared with networks of several widths."""
+"""Paths and distributions of the covariance SDE, compared with networks of several widths.
+
+The SDE describes Phi, the (m, m) covariance matrix of m tokens, against tau = depth / width.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -34,6 +37,15 @@ def measure_paths(
     """Compares the distributions of log-trace, correlation and eigenvalues: SDE and networks.
 
     The number of layers is whole, so networks of width n are compared at tau = round(tau n)/n.
+
+    Args:
+      length: The number of tokens m. They start with a correlation of .5.
+      widths: Widths n of the networks.
+      times: Increasing values of tau.
+      paths: Paths of the SDE.
+      steps: Steps of a path.
+      samples: Networks of each width.
+      seed: The seed of paths and networks.
     """
     if not times or not widths or any(late <= early for early, late in pairwise(times)):
         raise UserError(
@@ -58,8 +70,8 @@ def measure_paths(
             for tau, distance in zip(times, distances, strict=True):
                 metrics[f"ks/{name}/tau={tau:g}/n={n}"] = exact(distance)
             arrays |= {f"n={n}/{name}": values, f"n={n}/ks/{name}": distances}
-    at = [stops.index(tau) for tau in times]
-    arrays |= {f"sde/{name}": values[:, at] for name, values in solved.items()}
+    columns = [stops.index(tau) for tau in times]
+    arrays |= {f"sde/{name}": values[:, columns] for name, values in solved.items()}
 
     widest, n_walks = max(widths), min(paths, samples, 1000)
     grid = np.linspace(0, times[-1], 41)
@@ -111,8 +123,8 @@ def draw_paths(arrays, widths: Sequence[int], times: Sequence[float]):
         column[1].hist(theory, bins, density=True, color="0.8", label="SDE")
         # The widest networks have the same colour in both rows.
         for colour, n in zip(plots.COLOURS[1:], sorted(widths, reverse=True)):
-            look = {"histtype": "step", "color": colour, "label": f"networks, n = {n}"}
-            column[1].hist(arrays[f"n={n}/{name}"][:, -1], bins, density=True, **look)
+            style = {"histtype": "step", "color": colour, "label": f"networks, n = {n}"}
+            column[1].hist(arrays[f"n={n}/{name}"][:, -1], bins, density=True, **style)
         distances = [f"{arrays[f'n={n}/ks/{name}'][-1]:.3f}" for n in widths]
         column[1].set(yticks=[], xlabel=label, title=f"KS {', '.join(distances)}")
     axes[0, 0].set_ylabel("along paths")
@@ -134,9 +146,9 @@ def draw_paths(arrays, widths: Sequence[int], times: Sequence[float]):
     return figure
 
 
-def _walks(axis, arrays, name: str, networks: str) -> None:
+def _walks(axis, arrays, name: str, networks_label: str) -> None:
     """Draws some paths of the SDE and of networks, with their median and their 5 to 95 % band."""
-    for colour, source, label in zip(plots.COLOURS, ("sde", "networks"), ("SDE", networks)):
+    for colour, source, label in zip(plots.COLOURS, ("sde", "networks"), ("SDE", networks_label)):
         taus = arrays[f"walk/{source}/times"]
         low, middle, high = arrays[f"walk/{source}/band/{name}"]
         plots.band(axis, taus, low, middle, high, colour, label)

@@ -24,7 +24,7 @@ from jaxformer.training.population import population
 from jaxformer.training.run import train_phases
 from jaxformer.training.setup import Phase, Setup, make_setup
 
-BASE = "standard"
+BASE = "standard"  # the variant with which all others are compared
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ def measure_speed(
 
     In every round each variant trains for `steps` steps. Each round begins with another variant, so
     a machine that slows down affects all of them. `speed` compares with Standard in the same
-    round. `products` is Standard's FLOPs of matrix products over the variant's: the relative speed
-    if a step did nothing else.
+    round. `products` is Standard's FLOPs of matrix products divided by the variant's: the relative
+    speed if a step did nothing else.
     """
     check_speed(models, rules, vocab, length, steps)
     settings = TrainSettings(
@@ -115,13 +115,15 @@ def check_speed(
 def draw_speed(arrays, models):
     """Draws the measured speed and the speed that the matrix products allow."""
     figure, (axis,) = plots.row(1, (plots.PAGE, 2.3))
+    # V is the axis of variants, R of rounds.
     speed_VxR, products_V = np.asarray(arrays["speed"]), np.asarray(arrays["products"])
     names = [name.replace("_", " ") for name in _order(models)]
     x = np.arange(len(names))
-    colour, other = plots.COLOURS[:2]
-    plots.means(axis, x, speed_VxR.T, fmt="o", color=colour, label="measured")
-    look = {"marker": "_", "markersize": 16, "linestyle": "none"}
-    axis.plot(x, products_V, color=other, label="what the matrix products allow", **look)
+    measured_colour, products_colour = plots.COLOURS[:2]
+    plots.means(axis, x, speed_VxR.T, fmt="o", color=measured_colour, label="measured")
+    style = {"marker": "_", "markersize": 16, "linestyle": "none"}
+    label = "what the matrix products allow"
+    axis.plot(x, products_V, color=products_colour, label=label, **style)
     axis.axhline(1, color="0.7", linewidth=0.8, zorder=0)
     axis.set_xticks(x, names)
     axis.set(ylabel="speed over Standard's", xlim=(-0.5, len(names) - 0.5))

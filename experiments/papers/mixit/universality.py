@@ -17,6 +17,7 @@ from experiments.papers.outcome import Outcome, exact
 from jaxformer.core.errors import UserError
 from jaxformer.models import attention
 
+# The kinds of random attention that are compared, and their labels.
 ARMS = {
     "frozen_qk": "Frozen-QK, (B.1): no positions",
     "frozen_qk_rotary": "Frozen-QK with rotary positions",
@@ -37,8 +38,8 @@ class Problem(NamedTuple):
 
     length: int  # tokens per sequence
     dim: int  # numbers per token
-    train: int  # sequences
-    test: int
+    train: int  # number of training sequences
+    test: int  # number of test sequences
     qk_std: float  # standard deviation of query and key weights
     ridge: float  # penalty of the ridge regression
 
@@ -156,7 +157,7 @@ def _errors(phi, used_CxF, problem: Problem, key) -> jax.Array:
     length, dim, train, test, _, ridge = problem
     F = used_CxF.shape[1]
 
-    def draw_chunks(set_index, n):
+    def draw_chunks(set_index, n):  # indices 0 and 1 of the key draw heads and ReLU units
         shape = (math.ceil(n / CHUNK_SEQUENCES), min(n, CHUNK_SEQUENCES), length, dim)
         return jax.random.uniform(jax.random.fold_in(key, set_index), shape, minval=-1.0)
 
@@ -167,7 +168,7 @@ def _errors(phi, used_CxF, problem: Problem, key) -> jax.Array:
     zeros = jnp.zeros((F, F)), jnp.zeros((F, len(TARGETS) * dim))
     (gram, cross), _ = jax.lax.scan(add_products, zeros, draw_chunks(2, train))
 
-    def fit(used_F):  # unused features have a unit matrix and target 0
+    def fit(used_F):  # for unused features the matrix is the identity and the target 0
         used_FxF = used_F[:, None] & used_F[None]
         penalty_F = jnp.where(used_F, ridge * jnp.trace(gram) / F, 1.0)
         matrix = jnp.where(used_FxF, gram, 0) + jnp.diag(penalty_F)
@@ -187,29 +188,31 @@ def _errors(phi, used_CxF, problem: Problem, key) -> jax.Array:
 
 
 def _verdict(errors) -> dict[str, bool]:
-    """Returns which statements hold: the theorem's, and others about what its proof leaves out."""
-    at = functools.partial(_at, errors)
+    """Returns which statements hold: the theorem, and three about cases outside its proof."""
+    error_at = functools.partial(_mean_error, errors)
 
-    def falls(arm, target):  # over the last doubling of the heads
-        return at("linear", arm, target) < 0.95 * at("linear", arm, target, -2)
+    def falls(arm, target):  # whether the last increase of the heads lowers the error by 5 %
+        return error_at("linear", arm, target) < 0.95 * error_at("linear", arm, target, -2)
 
     return {
         "frozen_qk_learns_lookup": falls("frozen_qk", "lookup")
-        and at("linear", "frozen_qk", "lookup") < 0.5 * at("linear", "frozen_qk", "lookup", 0),
+        and error_at("linear", "frozen_qk", "lookup")
+        < 0.5 * error_at("linear", "frozen_qk", "lookup", 0),
         # Features are linear in u: once they span the causal maps, more heads add nothing.
         "mixit_stops_at_linear": not falls("mixit", "lookup")
-        and at("linear", "mixit", "lookup") > 1.25 * at("linear", "frozen_qk", "lookup"),
+        and error_at("linear", "mixit", "lookup")
+        > 1.25 * error_at("linear", "frozen_qk", "lookup"),
         # Without positions a layer cannot see the order of earlier tokens, even with an MLP.
         "order_needs_positions": not falls("frozen_qk", "previous")
-        and all(at(readout, "frozen_qk", "previous") > 0.5 for readout in READOUTS)
+        and all(error_at(readout, "frozen_qk", "previous") > 0.5 for readout in READOUTS)
         and falls("frozen_qk_rotary", "previous"),
         # With an MLP, MixiT too is better than the best causal linear map.
-        "mixit_with_mlp_is_not_linear": at("mlp", "mixit", "maximum")
-        < 0.5 * at("linear", "mixit", "maximum"),
+        "mixit_with_mlp_is_not_linear": error_at("mlp", "mixit", "maximum")
+        < 0.5 * error_at("linear", "mixit", "maximum"),
     }
 
 
-def _at(errors, readout: str, arm: str, target: str, h: int = -1) -> float:
+def _mean_error(errors, readout: str, arm: str, target: str, h: int = -1) -> float:
     """Returns the mean error over seeds; h = -1 is the largest number of heads."""
     return float(errors[f"{readout}_{arm}"].mean(0)[h, list(TARGETS).index(target)])
 
@@ -229,9 +232,9 @@ def draw_universality(arrays, heads: Sequence[int], mlp_heads: Sequence[int]):
         row[0].set_ylabel(f"{title}\nerror / variance of target")
     for axis in axes[-1]:
         axis.set_xlabel("random heads H")
-    at = functools.partial(_at, arrays)
+    error_at = functools.partial(_mean_error, arrays)
     rise = max(
-        at("mlp", arm, "pointwise") / at("mlp", arm, "pointwise", 0) for arm in ARMS
+        error_at("mlp", arm, "pointwise") / error_at("mlp", arm, "pointwise", 0) for arm in ARMS
     )  # more heads, and the same number of ReLU units
     caption = "Bars: standard errors over seeds."
     if rise > 1.2:
@@ -242,9 +245,9 @@ def draw_universality(arrays, heads: Sequence[int], mlp_heads: Sequence[int]):
     plots.add_finding(
         figure,
         f"{heads[-1]} random heads, linear readout: the look-up's error is "
-        f"{at('linear', 'frozen_qk', 'lookup'):.2g} with frozen attention, where MixiT stops at "
-        f"{at('linear', 'mixit', 'lookup'):.2g}; the token before stays at "
-        f"{at('mlp', 'frozen_qk', 'previous'):.2g} without positions, whatever the readout",
+        f"{error_at('linear', 'frozen_qk', 'lookup'):.2g} with frozen attention, where MixiT stops "
+        f"at {error_at('linear', 'mixit', 'lookup'):.2g}; the token before stays at "
+        f"{error_at('mlp', 'frozen_qk', 'previous'):.2g} without positions, whatever the readout",
         caption,
         axes[0, 0],
     )
