@@ -1,7 +1,9 @@
 """Figures of one attention layer at initialisation (arXiv 2505.24333): 1a, b, 3, B.2 and C.1.
 
 `exact` is the theory at T tokens (theory.rem, infinite width), `limit` the paper's T -> infinity.
-Axes: S heads, B beta, R rho.
+Scores have variance beta^2 ln T, and rho is the cosine of two tokens before attention. q and p are
+the second moments |x_t|^2 / N of a token and x_s . x_t / N of two tokens, SA(q) and SA(p) those
+after attention. Axes: S heads, B beta, R rho.
 """
 
 import numpy as np
@@ -30,7 +32,7 @@ def measure_maps(betas: tuple, heads: Heads) -> Outcome:
         exact_entropy = float(rem.attention_entropy(beta, 0.0, heads.length))
         outcome.scalar(name, fractions_S, exact=exact_entropy / log_T)
         outcome.arrays[f"weights_beta_{beta:g}"] = A_SxTxT[0]
-        outcome.baselines[f"limit_{name}"] = max(0.0, 1 - beta**2 / 2)
+        outcome.baselines[f"limit_{name}"] = max(0.0, 1 - beta**2 / 2)  # T -> infinity
         at_1e8 = float(rem.attention_entropy(beta, 0.0, LARGE_T)) / np.log(LARGE_T)
         outcome.baselines[f"theory_{name}_at_1e8"] = at_1e8
     outcome.metrics["bert_beta"] = over_seeds([one_head.beta_of_bert(key) for key in heads.keys])
@@ -73,15 +75,15 @@ def measure_phase(beta_max: float, points: int, measured: tuple, heads: Heads) -
       heads: The random heads.
     """
 
-    def theory(beta, rho, **lengths):  # the predicted cosines at several numbers of tokens
+    def theory(beta, rho, **lengths):  # {name: predicted cosines at this number of tokens}
         return {n: attention_cosine(beta[:, None], rho[None], T) for n, T in lengths.items()}
 
     beta, rho = np.linspace(0, beta_max, points), np.linspace(0, 1, points)
     beta_B, rho_R = np.linspace(0, beta_max, measured[0]), np.linspace(0, 0.95, measured[1])
     cosine_SxBxR = np.empty((heads.n_seeds, *measured))
     for i, j in np.ndindex(*measured):
-        layers = heads.maps_and_outputs(beta_B[i], rho_R[j])
-        cosine_SxBxR[:, i, j] = [one_head.mean_cosine(out_TxN) for _, out_TxN in layers]
+        head_outputs = heads.maps_and_outputs(beta_B[i], rho_R[j])
+        cosine_SxBxR[:, i, j] = [one_head.mean_cosine(out_TxN) for _, out_TxN in head_outputs]
     lengths = {"limit": None, "exact": heads.length}
     predicted = theory(beta_B, rho_R, **lengths)
 
@@ -175,8 +177,8 @@ def measure_moments(rhos: tuple, beta_max: float, points: int, heads: Heads) -> 
     for rho in rhos:
         moments_SxBx2 = np.empty((heads.n_seeds, len(beta_B), 2))
         for j, b in enumerate(beta_B):
-            layers = heads.maps_and_outputs(b, rho)
-            moments_SxBx2[:, j] = [one_head.second_moments(out_TxN) for _, out_TxN in layers]
+            head_outputs = heads.maps_and_outputs(b, rho)
+            moments_SxBx2[:, j] = [one_head.second_moments(out_TxN) for _, out_TxN in head_outputs]
         for i, (name, overlap) in enumerate((("q", rem.self_overlap), ("p", rem.cross_overlap))):
             outcome.arrays[f"{name}_measured_rho_{rho:g}"] = moments_SxBx2[..., i]
             for theory, length in (("exact", heads.length), ("limit", None)):
@@ -206,8 +208,8 @@ def draw_moments(arrays, rhos: tuple, length: int):
             label = f"$SA({name})$"
             axis.plot(beta, line, color=colour, lw=1.4, label=f"{label}, $T={length}$")
             axis.plot(beta, limit, color=colour, lw=1.2, ls="--", label=f"{label}, limit")
-            look = {"color": colour, "fmt": "o", "label": f"{label}, heads"}
-            plots.means(axis, beta_B, moment_SxB, **look)
+            style = {"color": colour, "fmt": "o", "label": f"{label}, heads"}
+            plots.means(axis, beta_B, moment_SxB, **style)
         axis.axvline(critical, color="0.6", lw=0.8)
         axis.set(xlabel=r"score scale $\beta$", title=rf"$\rho={rho:g}$", ylim=(0, 1.03))
     axes[0].set_ylabel(r"second moment after attention")
@@ -231,7 +233,7 @@ def measure_spectrum(betas: tuple, heads: Heads) -> Outcome:
     outcome = Outcome()
     for beta in betas:
         values_SxT = np.stack([np.linalg.eigvals(A) for A, _ in heads.maps_and_outputs(beta, 0.0)])
-        bulk_SxT = np.sort(np.abs(values_SxT), 1)[:, :-1]
+        bulk_SxT = np.sort(np.abs(values_SxT), 1)[:, :-1]  # the largest eigenvalue is 1
         radius_S = np.quantile(bulk_SxT, BULK, axis=1) / EDGE
         predicted = float(rem.spectrum_radius(beta, 0.0, heads.length))
         outcome.scalar(f"radius_beta_{beta:g}", radius_S, theory=predicted)

@@ -1,7 +1,8 @@
 """The boundary of rank collapse (arXiv 2505.24333): Figure 1c, and alpha_c against depth.
 
 Tokens count as collapsed if their cosine exceeds 1 - epsilon after the last layer; the paper gives
-no threshold. Axes: S networks, B beta, A alpha_SA.
+no threshold. alpha_SA is the residual weight of attention, and alpha_c its value at the boundary.
+Axes: S networks, B beta, A alpha_SA, L depths.
 """
 
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from experiments.papers.two_failure_modes.networks import Encoders, Strengths
 from jaxformer.training.metrics import over_seeds
 from theory.signal import critical_alpha, propagate
 
-HEADS_PER_NETWORK = 10  # heads are cheap to measure
+HEADS_PER_NETWORK = 10  # single heads per network of the figure; they are cheap to measure
 MARGIN = 0.05  # networks with |alpha - alpha_c| below this share of alpha_c are not counted
 THEORIES = ("exact", "limit")  # at T tokens, and for T -> infinity
 
@@ -40,7 +41,7 @@ def measure_trainability(
       strengths: The other parameters of a block.
       encoders: The random networks.
     """
-    lengths = dict(zip(THEORIES, (encoders.length, None)))
+    lengths = dict(zip(THEORIES, (encoders.length, None)))  # None is T -> infinity
     beta, alpha = jnp.linspace(0, 2.5, points), jnp.linspace(0, 2.5, points)
     block = strengths.block(beta[:, None], alpha[None])
     cosine = np.asarray(propagate(0.0, block, layers, encoders.length)[-1])
@@ -52,10 +53,10 @@ def measure_trainability(
     measured_BxAxS = np.empty((len(betas), len(alphas), encoders.n_seeds))
     predicted_BxA = {name: np.empty((len(betas), len(alphas))) for name in THEORIES}
     for i, j in np.ndindex(len(betas), len(alphas)):
-        point = start.replace(beta=betas[i], alpha_sa=alphas[j])
-        measured_BxAxS[i, j] = encoders.cosines(point, layers)[:, -1]
+        point_block = start.replace(beta=betas[i], alpha_sa=alphas[j])
+        measured_BxAxS[i, j] = encoders.cosines(point_block, layers)[:, -1]
         for name, T in lengths.items():
-            predicted_BxA[name][i, j] = propagate(0.0, point, layers, T)[-1]
+            predicted_BxA[name][i, j] = propagate(0.0, point_block, layers, T)[-1]
     metrics = {"critical_alpha_at_beta_0": exact(edges["exact"][0])}
     measured_SxBxA = np.moveaxis(measured_BxAxS, -1, 0)
     for name, theory_BxA in predicted_BxA.items():
@@ -102,9 +103,9 @@ def share_on_predicted_side(
 def draw_trainability(arrays, layers: int, length: int, width: int, epsilon: float):
     figure, (axis,) = plots.row(1, (plots.COLUMN, 2.6))
     beta, edge = arrays["beta"], arrays["critical_alpha"]
-    look = {"origin": "lower", "aspect": "auto", "cmap": "cividis_r", "vmin": -4, "vmax": 0}
+    style = {"origin": "lower", "aspect": "auto", "cmap": "cividis_r", "vmin": -4, "vmax": 0}
     log_distance = np.log10(np.maximum(1 - arrays["cosine"], 1e-6))
-    image = axis.imshow(log_distance.T, extent=(0, 2.5, 0, 2.5), **look)
+    image = axis.imshow(log_distance.T, extent=(0, 2.5, 0, 2.5), **style)
     axis.plot(beta, edge, color=COLOURS[1], lw=1.8, label=r"$\alpha_c$, exact theory")
     dotted = {"color": "black", "lw": 1.2, "ls": ":", "label": r"$\alpha_c$, paper's limit"}
     axis.plot(beta, arrays["critical_alpha_limit"], **dotted)
@@ -115,8 +116,8 @@ def draw_trainability(arrays, layers: int, length: int, width: int, epsilon: flo
     markers = {"collapsed": ("X", collapsed_BxA), "not collapsed": ("o", ~collapsed_BxA)}
     for state, (marker, selected_BxA) in markers.items():
         positions = [values_BxA[selected_BxA] for values_BxA in grid]
-        look = dots | {"marker": marker, "label": f"network, {state}"}
-        axis.scatter(*positions, clip_on=False, **look)
+        style = dots | {"marker": marker, "label": f"network, {state}"}
+        axis.scatter(*positions, clip_on=False, **style)
     box = {"boxstyle": "round", "facecolor": "white", "alpha": 0.85, "edgecolor": "none"}
     text = {"ha": "center", "va": "center", "fontsize": plots.figure_style.SMALL, "bbox": box}
     low = min(float(edge[0]), 2.0)
@@ -185,7 +186,8 @@ def measure_critical(
 def crossings(alpha_A: np.ndarray, cosine_AxS: np.ndarray, epsilon: float) -> list[float]:
     """Returns the alpha at which each network's cosine falls below 1 - epsilon, S values.
 
-    ln(1 - rho) is interpolated linearly. Outside the measured alphas the nearest of them counts.
+    ln(1 - rho) is interpolated linearly between the measured alphas. If it crosses outside them,
+    the nearest measured alpha is returned.
     """
     distance_AxS = np.log(np.maximum(1 - cosine_AxS, 1e-7))
     rising_SxA = np.maximum.accumulate(distance_AxS, 0).T
@@ -199,8 +201,8 @@ def draw_critical(arrays, length: int, width: int, beta: float):
         depths, arrays["exact_alpha_c"], color=COLOURS[0], label=f"exact theory, $T={length}$"
     )
     axis.plot(depths, arrays["limit_alpha_c"], "--", color="black", label="paper's limit")
-    look = {"fmt": "o", "color": COLOURS[1], "label": f"networks, $d={width}$"}
-    plots.means(axis, depths, measured_SxL, **look)
+    style = {"fmt": "o", "color": COLOURS[1], "label": f"networks, $d={width}$"}
+    plots.means(axis, depths, measured_SxL, **style)
     axis.set(xlabel="layers $L$", ylabel=r"critical residual strength $\alpha_c$", xscale="log")
     plots.value_ticks(axis, depths)
     first, last = measured_SxL.mean(0)[[0, -1]]

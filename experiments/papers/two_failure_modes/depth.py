@@ -3,7 +3,8 @@
 Lines are theory (theory.signal): `exact` for T tokens, `limit` for many tokens as in the paper.
 Dots are random encoders with random directions as input. Error bars are standard deviations over
 networks, as in the paper.
-Axes: S networks, L layers.
+Scores have variance beta^2 ln T. alpha_SA and alpha_MLP are the residual weights of attention and
+MLP. Axes: S networks, L layers.
 """
 
 import jax.numpy as jnp
@@ -36,7 +37,8 @@ def measure_depth(panels: tuple, strengths: Strengths, encoders: Encoders) -> Ou
     for layers, beta, alphas in panels:
         for alpha in alphas:
             block, name = strengths.block(beta, alpha), f"beta_{beta:g}_alpha_{alpha:g}"
-            cosine_SxL, third = encoders.cosines(block, layers), layers // 3
+            cosine_SxL = encoders.cosines(block, layers)
+            third = layers // 3
             lines = _lines(block, layers, encoders.length)
             # {} becomes "measured", "exact" or "limit".
             outcome.curve(f"{{}}_{name}", cosine_SxL, **lines)
@@ -122,7 +124,7 @@ def measure_tanh(
         fixed_point = float(roots.rho[roots.stable][0])
         cosine_SxL, line = encoders.cosines(block, layers), propagate(0.0, block, layers, length)
         outcome.curve(f"{{}}_{name}", cosine_SxL, theory=line)
-        late_S = cosine_SxL[:, layers // 2 :].mean(1)
+        late_S = cosine_SxL[:, layers // 2 :].mean(1)  # the second half of the layers
         outcome.metrics[f"fixed_point_{name}"] = exact(fixed_point)
         outcome.metrics[f"measured_{name}"] = over_seeds(late_S)
         outcome.baselines[f"limit_fixed_point_{name}"] = float(limit.rho[limit.stable][0])
@@ -175,9 +177,10 @@ def measure_no_residual(
       encoders: The random networks.
     """
     beta, sigma_w2 = jnp.linspace(0, 3, points), jnp.linspace(0.05, 2, points)
+    # Without residuals alpha_SA = alpha_MLP = 0.
     grid = Block(beta[:, None], 0.0, 0.0, 1.0, sigma_w2[None], sigma_b2)
-    first = block_map(0.0, grid, encoders.length)
-    outcome = Outcome({"beta": beta, "sigma_w2": sigma_w2, "first_block": first})
+    first_block = block_map(0.0, grid, encoders.length)
+    outcome = Outcome({"beta": beta, "sigma_w2": sigma_w2, "first_block": first_block})
     gaps = {theory: [] for theory in THEORIES}
     for b in betas:
         block = Block(b, 0.0, 0.0, 1.0, 1.0, sigma_b2)
@@ -210,8 +213,8 @@ def draw_no_residual(arrays, betas: tuple, length: int, width: int):
         distance_SxL = 1 - arrays[f"measured_beta_{b:g}"]
         shown = slice(0, None, max(distance_SxL.shape[1] // 12, 1))
         layers = np.arange(distance_SxL.shape[1])[shown]
-        look = {"fmt": "o", "color": colour, "label": rf"$\beta={b:g}$"}
-        plots.means(right, layers, distance_SxL[:, shown], **look)
+        style = {"fmt": "o", "color": colour, "label": rf"$\beta={b:g}$"}
+        plots.means(right, layers, distance_SxL[:, shown], **style)
     right.set(xlabel="layer", ylabel=r"distance to collapse $1-\rho$", yscale="log")
     right.set_ylim(1e-5, 1.5)
     plots.label_panel(right, r"$\sigma_V^2=\sigma_w^2=1$")
@@ -226,10 +229,10 @@ def draw_no_residual(arrays, betas: tuple, length: int, width: int):
     return figure
 
 
-def _dots(axis, cosine_SxL: np.ndarray, **look) -> None:
+def _dots(axis, cosine_SxL: np.ndarray, **style) -> None:
     """Draws means and standard deviations over networks, at 13 layers or fewer."""
     layers = cosine_SxL.shape[1] - 1
     shown = np.unique(np.linspace(0, layers, min(layers, 12) + 1).astype(int))
     spread_L = cosine_SxL.std(0, ddof=1) if len(cosine_SxL) > 1 else np.zeros(layers + 1)
-    axis.errorbar(shown, cosine_SxL.mean(0)[shown], spread_L[shown], **DOT | look)
+    axis.errorbar(shown, cosine_SxL.mean(0)[shown], spread_L[shown], **DOT | style)
     axis.xaxis.get_major_locator().set_params(integer=True)

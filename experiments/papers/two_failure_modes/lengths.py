@@ -2,7 +2,7 @@
 
 Rows of attention are softmax rows of independent normal scores, which is the law of a wide network
 with orthogonal tokens. sigma_a is the standard deviation of the scores, and equation 11 sets
-sigma_a = beta sqrt(ln T).
+sigma_a = beta sqrt(ln T). Axes: S samples, T tokens, R rows.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from experiments.papers.outcome import Outcome
 from experiments.papers.two_failure_modes.attention import BULK, EDGE
 from theory import rem
 
-HALF = 0.5  # of ln T: the entropy at which a row is between uniform and condensed
+HALF = 0.5  # the entropy over ln T at which a row is between uniform and condensed
 BISECTIONS = 24
-LARGEST_STD = 20.0
+LARGEST_STD = 20.0  # the upper end of the bisection for sigma_a
 
 
 def measure_lengths(
@@ -61,17 +61,17 @@ def measure_lengths(
 
 
 def _sample_rows(seed, lengths, betas, fixed_std, rows) -> dict[str, list[float]]:
-    """Returns numbers of rows by name, a value for each length."""
+    """Returns statistics of random rows by name, with one value for each length."""
     rng = np.random.default_rng(seed)
     names = ("crossing_std", "entropy/fixed", "entropy/scaled")
     values = {name: [] for name in (*names, *(f"overlap/beta={beta:g}" for beta in betas))}
     for T in lengths:
-        scores_RxT, root = rng.standard_normal((rows, T)), np.log(T) ** 0.5
+        scores_RxT, sqrt_log_T = rng.standard_normal((rows, T)), np.log(T) ** 0.5
         values["crossing_std"].append(crossing_std(scores_RxT))
         values["entropy/fixed"].append(entropy_fraction(fixed_std * scores_RxT))
-        values["entropy/scaled"].append(entropy_fraction(root * scores_RxT))
+        values["entropy/scaled"].append(entropy_fraction(sqrt_log_T * scores_RxT))
         for beta in betas:
-            overlap_R = np.sum(_softmax(beta * root * scores_RxT) ** 2, 1)
+            overlap_R = np.sum(_softmax(beta * sqrt_log_T * scores_RxT) ** 2, 1)
             values[f"overlap/beta={beta:g}"].append(overlap_R.mean())
     return values
 
@@ -89,7 +89,7 @@ def crossing_std(scores_RxT: np.ndarray) -> float:
 
 
 def entropy_fraction(scores_RxT: np.ndarray) -> float:
-    """Returns the mean entropy of softmax rows over ln T."""
+    """Returns the mean entropy of softmax rows, divided by ln T."""
     shifted_RxT = scores_RxT - scores_RxT.max(1, keepdims=True)
     weights_RxT = np.exp(shifted_RxT)
     total_R = weights_RxT.sum(1)
@@ -118,10 +118,10 @@ def _radii(seed, lengths, beta: float | None, fixed_std: float) -> list[float]:
 
 def draw_lengths(arrays, betas: Sequence[float], fixed_std: float):
     figure, (left, middle, right) = plots.row(3, (plots.PAGE, 2.1))
-    lengths, square = arrays["lengths"], arrays["matrix_lengths"]
+    lengths, matrix_lengths = arrays["lengths"], arrays["matrix_lengths"]
     blue, orange = plots.COLOURS[:2]
-    root = np.log(lengths) ** 0.5
-    plots.means(left, root, arrays["crossing_std"], fmt="o-", color=blue)
+    sqrt_log_lengths = np.log(lengths) ** 0.5
+    plots.means(left, sqrt_log_lengths, arrays["crossing_std"], fmt="o-", color=blue)
     left.set(xlabel=r"$\sqrt{\ln T}$", ylabel=r"$\sigma_a$", xlim=(0, None), ylim=(0, None))
     plots.label_panel(left, r"entropy is half of $\ln T$")
     series = {rf"$\beta={beta:g}$": arrays[f"overlap/beta={beta:g}"] for beta in betas}
@@ -134,8 +134,8 @@ def draw_lengths(arrays, betas: Sequence[float], fixed_std: float):
         (blue, "fixed", rf"$\sigma_a={fixed_std:g}$"),
         (orange, "scaled", r"$\sigma_a=\sqrt{\ln T}$"),
     ):
-        look = {"fmt": "o-", "color": colour, "label": label}
-        plots.means(right, square, arrays[f"radius/{name}"], **look)
+        style = {"fmt": "o-", "color": colour, "label": label}
+        plots.means(right, matrix_lengths, arrays[f"radius/{name}"], **style)
     right.set(xscale="log", yscale="log", xlabel="tokens T", ylabel="radius")
     plots.label_panel(right, "bulk of eigenvalues")
     exponent = arrays["crossing_exponent"].mean()

@@ -1,4 +1,4 @@
-"""The untrained encoder of vectors that weight_laws.py and gradients.py examine."""
+"""An untrained encoder whose inputs are vectors, for weight_laws.py and gradients.py."""
 
 import jax.numpy as jnp
 
@@ -22,7 +22,7 @@ def random_encoder(
       width: The width N.
       layers: The depth L.
       heads: The number of heads.
-      beta: The deviation of the attention scores, over sqrt(ln T).
+      beta: The standard deviation of the attention scores, divided by sqrt(ln T).
       alpha_sa: The strength of the residual connection around attention.
       sigma2: The variance of values and of the MLP's weights, times the fan-in.
       sigma_b2: The variance of the biases.

@@ -1,7 +1,8 @@
-"""Attention and depth at initialisation for other weights than Gaussian ones (arXiv 2505.24333).
+"""Attention and depth at initialisation with weights that are not Gaussian (arXiv 2505.24333).
 
 The paper says that its results depend only on the variance of the weights, and that the critical
-beta does not depend on hyperparameters. Axes: S networks, L layers, G the width of a head.
+beta does not depend on hyperparameters. Scores have the standard deviation beta sqrt(ln T). Axes: S
+networks, L layers, T tokens, N width, G the width of a head.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from jaxformer.models.layers import rms_normalise
 from jaxformer.models.transformer import TransformerBlock
 from theory.signal.measurement import mean_cosine
 
-Law = Callable[[jax.Array], jax.Array]  # maps normal numbers to numbers of another law
+Law = Callable[[jax.Array], jax.Array]  # maps standard normal numbers to another distribution
 # Each law has mean 0 and variance 1.
 LAWS: Mapping[str, Law] = {
     "normal": lambda z: z,
@@ -41,7 +42,7 @@ def measure_weight_laws(
     seed: int,
     n_seeds: int,
 ) -> Outcome:
-    """Measures where attention condenses in one head, and the cosine of tokens of deep encoders.
+    """Measures beta at which one head condenses, and the cosine of tokens in deep encoders.
 
     Args:
       sizes: (width, heads) of the network of each head.
