@@ -174,7 +174,7 @@ def _check(args: Any) -> None:
             f"the text of {args.dataset} is in its field {hub_dataset.text!r}, "
             f"got --text={args.text}."
         )
-    for name in ("validation", "test"):
+    for name in ("validation", "test"):  # a tenth or more of the text remains for training
         check_range(f"the share of {name}", getattr(args, name), 0, 0.45)
 
 

@@ -1,14 +1,14 @@
-"""Tests whether the small runs of the demo show the same as the full runs of the records."""
+"""Tests that recorded full runs show the same results as the small runs of the demo."""
 
 from experiments.ledger.statistics import ABOVE, Number, difference
 from experiments.papers.sentences import Runs, baseline, longest, number
 
-MAX_DISTANCE = 0.05  # Kolmogorov-Smirnov, between the distributions of networks and equation
-MIN_SHARE = 0.9  # of the networks that lie on the predicted side of the border
+MAX_DISTANCE = 0.05  # Kolmogorov-Smirnov distance between the laws of networks and equation
+MIN_SHARE = 0.9  # share of the networks that lie on the predicted side of the border
 
 
 def freezing(runs: Runs) -> bool:
-    """Tests that frozen queries and keys are above a guess, and above fixed mixing."""
+    """Tests that frozen queries and keys are more accurate than a guess and than fixed mixing."""
     frozen = number(runs, "frozen_qk", "accuracy")
     mixing = number(runs, longest(runs, "mixit"), "accuracy")
     guess = Number(baseline(runs, "standard", "in_context_guess"))
@@ -16,7 +16,7 @@ def freezing(runs: Runs) -> bool:
 
 
 def stochastic_equation(runs: Runs) -> bool:
-    """Tests that networks of width 200 have the distributions of the equation."""
+    """Tests that networks of width 200 are distributed like the stochastic equation."""
     names = ("log_trace", "correlation")
     return all(number(runs, "paths", f"ks/{n}/tau=1/n=200").mean < MAX_DISTANCE for n in names)
 

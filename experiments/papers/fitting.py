@@ -60,10 +60,11 @@ def fitted(
         parts = (task, model, partition, tx, data, members)
         setup = make_setup(*parts, settings, DeviceSettings())
         trained = train_phases([Phase(steps, setup)], settings, MemoryWorkdir({}), progress=False)
-        start = setup.create()
+        start = setup.create()  # equal to the state in which training began
         initial = Partition.merge(start.trainable, start.frozen)
         losses_TxM = np.stack([row["loss"] for row in trained.session.workdir.rows()])
         diverged_at_M = np.asarray(trained.state.diverged_at)
+        # diverged_at is -1 for a member that did not diverge.
         diverged_TxM = (diverged_at_M >= 0)[None] & (
             np.arange(steps)[:, None] >= diverged_at_M[None]
         )

@@ -1,6 +1,7 @@
 """Drawing functions shared by the figures of all papers: panels, curves, bars, heat maps, tables.
 
-They draw finished numbers and never compute them. S is the axis of seeds, K that of points.
+They draw finished numbers and compute only means and errors over seeds. S is the axis of seeds, K
+that of points.
 """
 
 from collections.abc import Mapping, Sequence
@@ -81,17 +82,17 @@ def row(columns: int, size: tuple[float, float], **shared):
     return figure, axes[0]
 
 
-def means(axis, x, values_SxK: np.ndarray, **look) -> None:
+def means(axis, x, values_SxK: np.ndarray, **style) -> None:
     """Draws means over seeds with standard errors; a single seed has no error bar."""
     n = len(values_SxK)
     error = values_SxK.std(0, ddof=1) / n**0.5 if n > 1 else None
-    axis.errorbar(x, values_SxK.mean(0), error, **DOT | look)
+    axis.errorbar(x, values_SxK.mean(0), error, **DOT | style)
 
 
-def curves(axis, x, series: Mapping[str, np.ndarray], colours=COLOURS, **look) -> None:
+def curves(axis, x, series: Mapping[str, np.ndarray], colours=COLOURS, **style) -> None:
     """Draws the means of several (S, K) arrays against the same x: one colour and label each."""
     for colour, (label, values_SxK) in zip(colours, series.items()):
-        means(axis, x, values_SxK, **{"color": colour, "label": label} | look)
+        means(axis, x, values_SxK, **{"color": colour, "label": label} | style)
 
 
 def band(axis, x, low, middle, high, colour: str, label: str = "", alpha: float = 0.15) -> None:
@@ -100,14 +101,14 @@ def band(axis, x, low, middle, high, colour: str, label: str = "", alpha: float 
     axis.fill_between(x, low, high, color=colour, alpha=alpha, lw=0)
 
 
-def bars(axis, series: Mapping[str, np.ndarray], **look) -> None:
+def bars(axis, series: Mapping[str, np.ndarray], **style) -> None:
     """Draws the means of several (S, K) arrays as K groups of bars: one colour and label each."""
-    width, look = 0.8 / len(series), {"error_kw": {"elinewidth": 0.8}} | look
+    width, style = 0.8 / len(series), {"error_kw": {"elinewidth": 0.8}} | style
     for k, (colour, (label, values_SxK)) in enumerate(zip(COLOURS, series.items())):
         x = np.arange(values_SxK.shape[1]) + (k - (len(series) - 1) / 2) * width
         error = values_SxK.std(0) / max(len(values_SxK) - 1, 1) ** 0.5
         axis.bar(
-            x, values_SxK.mean(0), width, yerr=error, **{"color": colour, "label": label} | look
+            x, values_SxK.mean(0), width, yerr=error, **{"color": colour, "label": label} | style
         )
 
 
@@ -140,8 +141,8 @@ def heat(axis, U, names, limit: float = 0.0):
     axis.tick_params(length=0)
     for (i, j), value in np.ndenumerate(U):
         colour = "white" if abs(value) > 0.6 * limit else "black"
-        look = {"ha": "center", "va": "center", "fontsize": figure_style.SMALLEST, "color": colour}
-        axis.text(j, i, f"{value:.2f}", **look)
+        style = {"ha": "center", "va": "center", "fontsize": figure_style.SMALLEST, "color": colour}
+        axis.text(j, i, f"{value:.2f}", **style)
     return image
 
 
@@ -155,7 +156,7 @@ def table(
 
     Args:
       head: The text of the first row.
-      rows: The text of the others.
+      rows: The text of the other rows.
       starts: Where each column begins, as a share of the width.
       backgrounds: The colour behind the last cell of each row; "" for none.
     """

@@ -91,6 +91,7 @@ def collapse(runs: Runs) -> str:
         for start in ("rank_collapse", "entropy_collapse", "trainable")
     }
     letters, pairs = (baseline(runs, "trainable", f"{name}_loss") for name in ("unigram", "bigram"))
+    # The starts from which training gets below the loss of letter frequencies by a margin.
     learning = [
         start.replace("_", " ")
         for start in ("rank_collapse", "entropy_collapse")
@@ -124,14 +125,16 @@ def collapse_border(runs: Runs) -> str:
 
 
 def noise(runs: Runs) -> str:
-    whole, right = (number(runs, "run", f"p_correct{cut}") for cut in ("", "_without_f2"))
-    before, after = (number(runs, "run", f"p_noise{cut}") for cut in ("", "_without_f2"))
+    correct_full, correct_cut = (
+        number(runs, "run", f"p_correct{cut}") for cut in ("", "_without_f2")
+    )
+    noise_full, noise_cut = (number(runs, "run", f"p_noise{cut}") for cut in ("", "_without_f2"))
     width = runs["run"].config["model"]["width"]
     return (
         f"In a transformer of width {width} the last feed-forward layer (F2) stores the noise. "
         "Replace it by zero, and the probability of the right answer goes from "
-        f"{whole.percent()} % to {right.percent()} %, that of the noise from {before.percent()} % "
-        f"to {after.percent()} %."
+        f"{correct_full.percent()} % to {correct_cut.percent()} %, that of the noise from "
+        f"{noise_full.percent()} % to {noise_cut.percent()} %."
     )
 
 

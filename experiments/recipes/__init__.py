@@ -24,7 +24,7 @@ def module(name: str) -> ModuleType:
 
 def uses_seeds(config: Any) -> bool:
     """Returns whether more seeds change the results of a config."""
-    uses = RECIPES[config.recipe].uses_seeds
+    uses = RECIPES[config.recipe].uses_seeds  # None: the config decides
     return module(config.recipe).uses_seeds(config) if uses is None else uses
 
 

@@ -108,7 +108,8 @@ def write(
 ) -> None:
     """Writes result.json, which marks the run as finished, then draws the figure.
 
-    If drawing fails, the results are saved already, and the same command draws the figure later.
+    If drawing fails, the results are already saved. The figure is drawn when the same command is
+    run again.
     """
     workdir.write("result.json", result.as_json())
     barrier()  # no process reads the result before it is complete

@@ -27,16 +27,17 @@ from jaxformer.training.step import make_evaluate
 def accuracies(
     setup: Setup, networks: Mapping[int, Any], insides: Mapping[int, Inside], test: Batch
 ) -> dict[int, dict[str, Mean]]:
-    """Returns "accuracy/CUT" of each cut for each network.
+    """Returns {network: {"accuracy/CUT": test accuracy}}.
 
     Args:
-        setup: the setup of the run. The result is empty for a model with fewer than two layers.
-        networks: the parameters of each network.
-        insides: the scores of the heads of each network.
+        setup: the setup of the run. Without two layers of attention nothing is cut: the metrics of
+            each network are {}.
+        networks: {index of a network: its parameters}.
+        insides: {index of a network: the scores of its heads}.
         test: the test set.
     """
-    first = next(iter(insides.values()))
-    if first.maps is None or len(first.maps) < 2:
+    any_inside = next(iter(insides.values()))  # all networks have the same layers
+    if any_inside.maps is None or len(any_inside.maps) < 2:
         return {i: {} for i in networks}
     evaluate = make_evaluate(setup.apply, setup.task, setup.data.batch_size)
     scores: dict[int, dict[str, Mean]] = {i: {} for i in networks}
@@ -67,4 +68,4 @@ def heads_of(cut: str, induction: list[np.ndarray]) -> dict[str, list[int]]:
         "weakest head cut": [int(heads.argmin())],
         "all heads cut": [*range(len(heads))],
     }[cut]
-    return {f"block_{layer + 1}/attn": chosen}
+    return {f"block_{layer + 1}/attn": chosen}  # `layer` does not count the first layer

@@ -18,6 +18,7 @@ from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.task import Batch, Task
 
 SCORES = ("previous", "pairing", "induction")
+# Patterns of the names of captured activations.
 WEIGHTS, STATES = r"block_\d+/attn/weights", r"block_\d+/(states|output)"
 MAX_HEADS = 4  # how many heads of a layer are drawn, those with the highest scores
 MAX_TOKENS = 21  # a shorter sequence is drawn if the test set has one
@@ -63,6 +64,7 @@ def scores_of(model, params: Any, task: Task, test: Batch) -> Inside:
     example_tokens = np.asarray(tokens_BxT[example, : end + 1])
     answer = int(sources_BxT[example, end])
     names = [name for name in available if re.fullmatch(WEIGHTS, name)]
+    # The weights of any other mixer are fixed matrices and no attention.
     if getattr(model.spec, "mixer", "softmax") != "softmax" or not names:
         return Inside(scores, None, example_tokens, end, answer)
 
@@ -70,7 +72,8 @@ def scores_of(model, params: Any, task: Task, test: Batch) -> Inside:
     unpadded_BxT = positions_T[None] <= ends_B[:, None]
     visible_TxT = jnp.tril(jnp.ones((len(positions_T), len(positions_T))))
     uniform_TxT = visible_TxT / visible_TxT.sum(1, keepdims=True)
-    uniform = jnp.broadcast_to(uniform_TxT[None, None], (len(tokens_BxT), 1, *uniform_TxT.shape))
+    shape_Bx1xTxT = (len(tokens_BxT), 1, *uniform_TxT.shape)
+    uniform_Bx1xTxT = jnp.broadcast_to(uniform_TxT[None, None], shape_Bx1xTxT)
     answers_BxT = jnp.where(scored_BxT, sources_BxT, -1)
     is_answer_BxT = (answers_BxT[:, :, None] == positions_T[None, None]).any(1)
     targets = {  # (position to attend to, positions to average over)
@@ -84,7 +87,8 @@ def scores_of(model, params: Any, task: Task, test: Batch) -> Inside:
     layers = [weights[name].reshape(shape_BxHxTxT) for name in sorted(names, key=_layer)]
     for name, (target, mask) in targets.items():
         scores[name] = [np.asarray(observables.attention_to(w, target, mask)) for w in layers]
-        scores[f"{name}_by_chance"] = float(observables.attention_to(uniform, target, mask)[0])
+        by_chance = observables.attention_to(uniform_Bx1xTxT, target, mask)[0]
+        scores[f"{name}_by_chance"] = float(by_chance)
     maps = [np.asarray(w[example, :, : end + 1, : end + 1]) for w in layers]
     return Inside(scores, maps, example_tokens, end, answer)
 
@@ -158,7 +162,7 @@ def _mark(axis, inside: Inside, layer: int) -> None:
 
 
 def _similarity(model, params: Any, test: Batch, available: list[str]) -> dict[str, Any]:
-    """Returns the similarity of the last layer's tokens; {} if the model has no such point."""
+    """Returns the similarity of the last layer's tokens; {} if its states cannot be captured."""
     names = sorted((name for name in available if re.fullmatch(STATES, name)), key=_layer)
     if not names:
         return {}
@@ -176,5 +180,6 @@ def _layer(name: str) -> int:
 def _example_index(ends_B: np.ndarray, sources_BxT: np.ndarray) -> int:
     """Returns the index of the longest sequence that can be drawn, preferably with an answer."""
     has_answer = sources_BxT[np.arange(len(ends_B)), ends_B] > 0
+    # The longest of the sequences below MAX_TOKENS, or else the shortest. An answer counts more.
     length_score = np.where(ends_B < MAX_TOKENS, ends_B, -ends_B)
-    return int(np.argmax(1000 * has_answer + length_score))  # an answer counts more than the length
+    return int(np.argmax(1000 * has_answer + length_score))
