@@ -162,7 +162,6 @@ class Stopwatch:
 
     "compile" is the time of compiling, "run" the remaining time, "cpu" the processor time.
 
-
     Attributes:
       before: the seconds of earlier sessions, which a resumed run sets.
     """

@@ -65,6 +65,12 @@ def test_shapes_of_a_batch_need_no_rows(monkeypatch):
     assert shapes == batch
 
 
+def test_the_memory_of_heldout_rows_is_that_of_their_arrays():
+    heldout = SETUP.data.heldout()
+    arrays = jax.tree.leaves((heldout.test, heldout.validation))
+    assert memory.heldout_bytes(SETUP.data) == sum(array.nbytes for array in arrays) > 0
+
+
 def test_stopping_anywhere_changes_no_bit(monkeypatch):
     monkeypatch.setattr("jaxformer.tasks.disk.MAX_READ_STEPS", 5)
     whole, losses = trained(SETUP.create(), SETUP.batch_at(NO_FINGERPRINTS), 13)

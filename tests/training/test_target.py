@@ -139,6 +139,21 @@ def test_traffic_counts_what_crosses_the_memory_of_a_device():
     assert compile_plan._needed_bytes(message) == 24 * 2**30
 
 
+def test_an_update_of_some_rows_moves_these_rows_only():
+    operands = {"dynamic-update-slice": "%x, %u, %i, %i", "scatter": "%x, %i, %u"}
+    for opcode, names in operands.items():
+        program = f"""HloModule jit_f
+
+ENTRY %main (x: f32[1000,8], i: s32[4,1], u: f32[4,8]) -> f32[1000,8] {{
+  %x = f32[1000,8]{{1,0}} parameter(0)
+  %i = s32[4,1]{{1,0}} parameter(1)
+  %u = f32[4,8]{{1,0}} parameter(2)
+  ROOT %new = f32[1000,8]{{1,0}} {opcode}({names}), to_apply=%add
+}}
+"""
+        assert hlo.traffic(hlo.parse(program)) == 2 * 4 * 8 * 4, opcode
+
+
 def test_the_traffic_of_a_program_without_loops_is_that_of_xla():
     def f(x, w):
         return jnp.tanh(x @ w).sum(), jnp.sort(x + 1)

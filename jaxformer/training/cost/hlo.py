@@ -19,6 +19,8 @@ FREE = {
     *("call", "after-all", "partition-id", "replica-id", "iota", "opt-barrier", "async-start"),
     *("async-update", "async-done", "bitcast-convert", "reshape"),
 }
+# {instruction that changes a part of an array: the number of the operand with the new part}
+UPDATE_OPERAND = {"dynamic-update-slice": 1, "scatter": 2}
 SHAPE = re.compile(r"\b([a-z]\w*)\[([\d,]*)\](\{[^}]*\})?")
 OPERAND = re.compile(r"%([\w.\-]+)")
 CALLED = re.compile(r"(?:calls|to_apply|body|branch_computations|called_computations)=\{?([^}\s]*)")
@@ -189,8 +191,9 @@ def _moved_bytes(
     # Slices read and write the slice only, not the whole array.
     if opcode in ("dynamic-slice", "gather", "slice"):
         return 2 * written
-    if opcode in ("dynamic-update-slice", "scatter"):
-        return 2 * sum(map(_memory_bytes, operands[1:2]))
+    if opcode in UPDATE_OPERAND:
+        number = UPDATE_OPERAND[opcode]
+        return 2 * sum(map(_memory_bytes, operands[number : number + 1]))
     if opcode != "fusion":
         return written + sum(map(_memory_bytes, operands))
     called = program.called(instruction)

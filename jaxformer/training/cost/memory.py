@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxformer.core import sharding
 from jaxformer.core.errors import UserError
@@ -18,7 +19,7 @@ from jaxformer.core.settings import MAX_EXAMPLES
 from jaxformer.core.text_format import byte_size
 from jaxformer.tasks.disk import DiskFeed, OnDisk
 from jaxformer.tasks.source import Data, Source
-from jaxformer.tasks.task import Batch
+from jaxformer.tasks.task import TEST, TRAIN, VALIDATION, Batch
 from jaxformer.training.setup import Phase, Setup
 from jaxformer.training.step import task_scores, token_weighted
 
@@ -80,10 +81,14 @@ def check_data(data: Data) -> None:
 
 
 def heldout_bytes(data: Data) -> int:
-    """Returns the bytes of test and validation set; 0 for data on disk and data of users."""
-    if not isinstance(data, Source):
-        return 0
-    return (data.test_size + data.validation_size) * _example_bytes(data)
+    """Returns the bytes of test and validation set; 0 for data of users."""
+    if isinstance(data, OnDisk):
+        sizes = {TEST: data.test_size, VALIDATION: data.validation_size}
+        n = sum(min(size, data.task.count(part)) for part, size in sizes.items())
+        return n * _tree_bytes(_example_shapes_on_disk(data))
+    if isinstance(data, Source):
+        return (data.test_size + data.validation_size) * _example_bytes(data)
+    return 0
 
 
 def _example_bytes(data: Source) -> int:
@@ -92,6 +97,12 @@ def _example_bytes(data: Source) -> int:
 
 def _example_shapes(data: Source) -> Batch:
     return jax.eval_shape(lambda key: data.task.example(key, jnp.int32(0)), data.key)
+
+
+def _example_shapes_on_disk(data: OnDisk) -> Batch:
+    first_row = data.task.rows(TRAIN, np.zeros(1, np.int64), np.zeros(1, np.int64))
+    keys_1 = jax.eval_shape(lambda key: jax.random.split(key, 1), data.key)
+    return jax.eval_shape(data.task.batch, first_row, keys_1)
 
 
 def state_bytes(setup: Setup) -> int:
