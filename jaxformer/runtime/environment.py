@@ -40,7 +40,7 @@ def environment() -> dict[str, Any]:
         "cores": _cores(),
         "variables": {name: os.environ[name] for name in VARIABLES if os.environ.get(name)},
         "commit": git("rev-parse", "HEAD"),
-        # Records and files made from them do not change results.
+        # Changes of records, and of the page that is made from them, cannot change a run.
         "clean": git("status", "--porcelain", "--", ".", ":!results", ":!RESULTS.md") == "",
     }
 

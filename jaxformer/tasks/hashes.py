@@ -1,4 +1,4 @@
-"""Hashes of examples and permutations without a table. All functions are pure and jit-safe."""
+"""Hashes of examples, and permutations that need no table. All functions are pure and jit-safe."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,8 @@ import jax.numpy as jnp
 def fingerprints(inputs: jax.Array) -> jax.Array:
     """Returns a 32-bit hash of each example, (B,).
 
-    A collision causes a needless redraw, or an unseen example counts as seen.
+    Training examples with the hash of a held-out example are drawn again. A collision therefore
+    causes a needless redraw, or an unseen example counts as seen.
 
     Args:
         inputs: tokens, (B, T), or vectors of floats, (B, T, D).

@@ -90,8 +90,8 @@ class OneShot(OneAnswer):
             classes_2 = jnp.stack([first, (first + 1 + class_shift) % classes])
             labels_2 = jnp.stack([flip, 1 - flip])
         # The query is an image of one of these classes, but not the image that is shown.
-        image_2 = jnp.stack([image_0, image_1])
-        images_3 = jnp.append(image_2, (image_2[query] + 1 + query_shift) % per_class)
+        shown_2 = jnp.stack([image_0, image_1])
+        images_3 = jnp.append(shown_2, (shown_2[query] + 1 + query_shift) % per_class)
         classes_3 = jnp.append(classes_2, classes_2[query])
         pixels_3xSxS = jnp.asarray(self.images.pixels_CxKxSxS)[classes_3, images_3]
         # The query has the label 2, which stands for "?".
@@ -117,7 +117,7 @@ class OneShot(OneAnswer):
         """Returns the squared error of f to 2 label - 1 and the accuracy of its sign.
 
         Args:
-            logits_BxKxV: the outputs f, (B,).
+            logits_BxKxV: the outputs f, here (B,); other tasks have logits.
             batch: the episodes.
         """
         f_B, weight_B = logits_BxKxV, batch.weights[:, 0]
@@ -172,7 +172,7 @@ class Episodes:
         test_key, validation_key = (jax.random.fold_in(self.key, i) for i in (0, 1))
         test = episodes(self.test, test_key, 0, self.test_size)
         validation = episodes(self.validation, validation_key, 0, self.validation_size)
-        # No training episode can equal a held-out one, so there are no hashes to avoid.
+        # No training episode can equal a held-out one, so training has no hashes to avoid.
         return HeldOut(test, validation, jnp.zeros(1, jnp.uint32))
 
     def out_of_distribution(self) -> dict[str, Batch]:
@@ -184,7 +184,7 @@ class Episodes:
         return examples(self.task, member_key, batch_positions(step, self.batch_size))
 
     def unseen(self, member_key: jax.Array, batch: Batch) -> None:
-        """Returns None, because the training set is infinite."""
+        """Returns None: the training set is infinite, so all held-out episodes are unseen."""
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))

@@ -41,7 +41,7 @@ class Loggers(Logger):
     Only on_step, on_rows, on_result and close reach the loggers.
     """
 
-    at_start = True
+    at_start = True  # the training loop calls on_step also before the first step
 
     def __init__(self, loggers: Sequence[Logger] = ()):
         self.active = list(loggers)
@@ -90,8 +90,8 @@ class TensorBoard(Logger):
 
     def on_result(self, result: Mapping[str, Any]) -> None:
         if self.writer is not None:
-            for name, mean in result["metrics"].items():
-                value = _mean(mean)
+            for name, metric in result["metrics"].items():
+                value = _mean(metric)
                 if value is not None:
                     self.writer.add_scalar(f"test/{name}", value, result.get("steps") or 0)
 

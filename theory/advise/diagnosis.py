@@ -12,7 +12,7 @@ from theory.advise.question import Question, with_beta
 from theory.signal.backward import gradients
 from theory.signal.recursion import forward, layers_of, trace
 
-NO_CHANGE = "nothing: signal and gradient reach both ends"
+NO_CHANGE = "nothing: the signal reaches the output and the gradient the input"
 NEXT_STEPS = (
     "the start is fine; if the loss does not move, look at training:",
     "a warm-up of 1 to 5 % of the steps, and learning rates 1e-4, 1e-3 and 1e-2",
@@ -134,7 +134,7 @@ def advice(answer: dict[str, Any], faults: dict[str, bool]) -> list[str]:
         elif answer["alpha_mlp"] > 0:
             lines.append(
                 "no alpha of attention helps: the MLP alone makes tokens alike; lower its "
-                "variance, or its depth (--solve depth-scale)"
+                "variance, or scale its last matrix (--solve depth-scale)"
             )
         else:
             lines.append("no alpha helps: give the MLP a residual (--alpha-mlp)")

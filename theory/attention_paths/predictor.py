@@ -1,4 +1,4 @@
-"""The Gaussian-process predictor at a given U, and quantities computed from the order parameter.
+"""The Gaussian-process predictor at an order parameter U, and quantities computed from U.
 
     mean = k^T (K + T)^-1 Y
     variance = K(x*, x*) - k^T (K + T)^-1 k       (arXiv 2405.15926, Equations 5-6)
@@ -121,7 +121,8 @@ def psd_factor(U_DxD: jax.Array) -> jax.Array:
 def log_evidence(order_parameter: OrderParameter, examples: int) -> jax.Array:
     """Returns ln p(Y | X) at leading order in N: -N (S - S_prior) / 2 - P ln(2 pi) / 2.
 
-    S_prior = sum_l (N_l / N) H_l .. H_L is the action without data.
+    S_prior = sum_l (N_l / N) H_l .. H_L is the action without data, where N is the largest width
+    and H_l .. H_L the product of the numbers of heads from layer l on.
 
     Args:
         order_parameter: result of `order_parameter`.
@@ -143,9 +144,9 @@ def gram_hidden(order_parameter: OrderParameter) -> jax.Array:
 def gram_effective(order_parameter: OrderParameter, n: int) -> jax.Array:
     """Returns the Gram matrix with the input projection, <V_eff V_eff^T> / n.
 
-    It is U - (N_1/n) (U - U Ut^-1 U). This follows from the exact E[U - U G U / n] with
-    G = d energy / dU and the Ward identity of G at the saddle point. The paper equates the result
-    with U, which holds only for n >> N.
+    It is U - (N_1/n) (U - U Ut^-1 U) with Ut = I (x) U^(2), the prior mean of U. This follows from
+    the exact E[U - U G U / n] with G = d energy / dU and the Ward identity of G at the saddle
+    point. The paper equates the result with U, which holds only for n >> N.
 
     Args:
         order_parameter: result of `order_parameter`.
@@ -153,10 +154,11 @@ def gram_effective(order_parameter: OrderParameter, n: int) -> jax.Array:
     """
     U, heads = order_parameter.U, order_parameter.heads
     if heads:
+        # The chain ends with U^(2) and U^(1) = U.
         U_2, first_heads = jnp.atleast_2d(order_parameter.chain[-2]), heads[0]
     else:
         U_2, first_heads = jnp.eye(order_parameter.outputs, dtype=U.dtype), 1
-    Ut = jnp.kron(jnp.eye(first_heads, dtype=U.dtype), U_2)  # Ut^(1) = I (x) U^(2)
+    Ut = jnp.kron(jnp.eye(first_heads, dtype=U.dtype), U_2)
     return U - order_parameter.width[0] / n * (U - U @ jnp.linalg.solve(Ut, U))
 
 

@@ -28,7 +28,8 @@ from theory.numerics import Numbers, check_count, check_range
 TRIGGER = 0
 # Cases (ybar, k) of Lemmas E.1 to E.7: "j" is a ybar other than q, "k" is a token other than ybar.
 LEMMAS = ("q,q", "q,tau", "q,k", "j,q", "j,tau", "j,j", "j,k")
-# Cases (j, k) of Gamma(j, k), in the order of Table 3.
+# Cases (j, k) of the first step's gradient Gamma(j, k), output token j and input token k, in the
+# order of Table 3.
 TABLE_3 = ("tau,tau", "tau,q", "tau,k", "q,tau", "q,q", "q,k", "j,tau", "j,q", "j,k", "j,j")
 
 
@@ -55,7 +56,7 @@ class GradientMoments(NamedTuple):
 
 
 class PairMoments(NamedTuple):
-    """Moments of the token counts of a sequence that ends with q, for one ybar."""
+    """Moments of the counts of S = N + 1 tokens in a sequence that ends with q, for one ybar."""
 
     mean: jax.Array  # E n_k, (S,)
     second: jax.Array  # E n_k n_b, (S, S)
@@ -157,6 +158,7 @@ def first_step_table(N: int, T: int, alpha: Numbers) -> GradientMoments:
         classes = dict.fromkeys(named, 1) | {"other": N - len(named)}
         first, second = 0.0, 0.0
         for ybar, size in classes.items():
+            # The case of LEMMAS for this ybar and this k, whose names are "q", "tau", "j" and "k".
             ybar_case = "q" if ybar == "q" else "j"
             token_case = "j" if ybar == k else "k"
             if k in ("q", "tau"):
@@ -233,7 +235,7 @@ def pair_moments(N: int, T: int, alpha: Numbers, ybar: int | jax.Array) -> PairM
         return count_token(forward(p), forward(with_last), second, follow + pairs), None
 
     # Adds token z_t, distributed as p, to the counts. cross[k, b] is E[n_k 1{z_t = b}], where n_k
-    # counts up to t - 1. In `with_last` n_k counts up to t.
+    # counts up to t - 1. In `with_last` n_k counts up to t. second[k, b] is E[n_k n_b].
     def count_token(p, cross, second, follow):
         return p, cross + jnp.diag(p), second + cross + cross.T + jnp.diag(p), follow
 

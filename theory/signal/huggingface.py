@@ -1,10 +1,10 @@
 """Converts a Hugging Face config.json to the `Architecture` that it describes.
 
 Decoders are read by the table of the loader (`jaxformer.core.hub_families`). `READERS` has a
-function for each other model type. A config that the recursion does not cover raises UserError with
-the field that excludes it. Standard deviations are those of `_init_weights` in the library
-transformers. A paper may have drawn its weights differently (Pythia); `Reading.assumptions` states
-this.
+function for each other model type. A config that the recursion of `theory.signal` does not cover
+raises UserError with the field that excludes it. Standard deviations are those of `_init_weights`
+in the library transformers. A paper may have drawn its weights differently (Pythia);
+`Reading.assumptions` states this.
 """
 
 import json
@@ -119,6 +119,7 @@ def _encoder(f: ConfigFields, length: int | None) -> Reading:
 
 def _decoder(f: ConfigFields, length: int | None) -> Reading:
     """Reads a decoder by the table with which `jaxformer.load` reads its family."""
+    # The reader requires a vocabulary size, which the recursion does not use.
     settings: Any = DEFAULTS | read_published({"vocab_size": 1} | f.values)
     if settings["scale_by_layer"]:
         raise UserError(
@@ -128,6 +129,7 @@ def _decoder(f: ConfigFields, length: int | None) -> Reading:
     if settings["alibi"]:
         raise UserError("alibi: True is not supported: the recursion has no positions in scores.")
     longest, window = settings["length"], settings["window"]
+    # `windowed` has a boolean for each block. If it is empty, all blocks have the window.
     if window and (not settings["windowed"] or any(settings["windowed"])):
         longest = min(longest, window)
         if length is not None and length > longest:
@@ -153,6 +155,7 @@ def _decoder(f: ConfigFields, length: int | None) -> Reading:
         activation=settings["act"],
         norm=settings["norm"],
         eps=settings["eps"],
+        # Norms of a branch are at its "input", its "output" or "both", or after the "sum".
         pre_norm=settings["norm_at"] != "sum",
         input_norm=settings["norm_at"] != "output",
         output_norm=settings["norm_at"] in ("output", "both"),
@@ -278,7 +281,7 @@ DEFAULTS = {
     "learned_positions": False,
 }
 # Assumptions about decoders.
-ROTARY = "of rotary positions only the effect on a direction that all keys share is included"
+ROTARY = "rotary positions are included only by their effect on a direction that all keys share"
 SCALED = "rotary positions are not scaled for long texts"
 NOPE = "blocks without rotary positions are treated like the others"
 CAPPED = "limits of scores, queries and keys are left out; they are far above the initial values"

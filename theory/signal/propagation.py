@@ -217,7 +217,10 @@ def _step(block: Block, T: float | None, overlaps: str) -> Callable[[jax.Array],
 def overlap_pair(
     beta: Numbers, rho: Numbers, T: Any, overlaps: str
 ) -> tuple[jax.Array, jax.Array | float]:
-    """Returns Y_q and Y_p by one of the theories in `OVERLAPS`; Y_p is 0.0 in the paper's two."""
+    """Returns the self overlap Y_q and the cross overlap Y_p of attention rows.
+
+    `overlaps` is one of `OVERLAPS`. The paper's theories, "limit" and "heuristic", have Y_p = 0.
+    """
     if overlaps == "exact":
         return rem.self_overlap(beta, rho, T), rem.cross_overlap(beta, rho, T)
     if overlaps == "heuristic":

@@ -78,7 +78,7 @@ def measure_gsm8k(
         "fraction": fraction,
         "new_tokens": new_tokens,
         "dtype": dtype,
-        **ROW_FORMAT,
+        **ROW_FORMAT,  # rows of another format are not read
     }
     row_file = RowFile(published.cache_folder(settings), settings)
     done = {(row["which"], row["question"]): row for row in row_file.read()}
@@ -102,6 +102,7 @@ def measure_gsm8k(
         which: np.array([done[which, i]["right"] for i in range(len(tests))], float)
         for which in VERSIONS
     }
+    # Each question is a sample, as a seed is elsewhere.
     metrics = {
         "accuracy": over_seeds(right_by_version["whole"]),
         "accuracy_cut": over_seeds(right_by_version["cut"]),
@@ -188,8 +189,8 @@ def answers(
 ) -> list[str]:
     """Returns the greedy continuation of each text, up to the next question.
 
-    Texts are padded on the left to a rounded length, and empty rows fill the batch. So few programs
-    are compiled. Raises if the logits of any token are not finite.
+    Texts are padded on the left to a rounded length, and empty rows fill the batch. This way only a
+    few programs are compiled. Raises if the logits of any token are not finite.
     """
     ids = [tokenizer.encode(text) for text in texts]
     length = PADDED_TO * -(-max(map(len, ids)) // PADDED_TO)

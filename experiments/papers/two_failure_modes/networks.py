@@ -33,5 +33,10 @@ class Strengths(NamedTuple):
     sigma_b2: float
 
     def block(self, beta, alpha_sa) -> Block:
-        """Returns a block with sigma_V^2 = sigma_w^2 = sigma2."""
+        """Returns a block with sigma_V^2 = sigma_w^2 = sigma2.
+
+        Args:
+          beta: The standard deviation of the scores over sqrt(ln T).
+          alpha_sa: The residual weight of attention.
+        """
         return Block(beta, alpha_sa, self.alpha_mlp, self.sigma2, self.sigma2, self.sigma_b2)
