@@ -1,10 +1,14 @@
-"""Compares the theory of attention paths with a reference table, over ten seeds of its task.
+"""Compares the theory of attention paths with a table of reference values, over ten seeds.
 
     python benchmarks/attention_paths_seeds.py          about 20 CPU seconds
 
-The task is the hidden Markov task. Seed i = 0 .. 9 draws the data from i, the test data from
-10000 + i and the heads from 1 + i. An entry agrees if the two means differ by less than
-4 sqrt(sd_reference^2 / 10 + sd_ours^2 / 10).
+The task is the hidden Markov task. For i = 0 .. 9 the training data have the seed i, the test data
+10000 + i and the heads 1 + i. An entry of the table agrees if the two means over seeds differ by
+less than 4 sqrt(sd_reference^2 / 10 + sd_ours^2 / 10).
+
+Paths: g (good) computes the label, d (denoising) sees only the noise, a1 and a2 are adversarial.
+U is the order parameter of the paths, and U_g its diagonal entry of path g. GP is the limit of
+infinite width, where U is the identity; N is a finite width.
 """
 
 import os
@@ -26,8 +30,9 @@ from theory.attention_paths.kernel import (
 )
 from theory.attention_paths.predictor import psd_factor
 
-T, SEEDS = 0.01, 10
+T, SEEDS = 0.01, 10  # T is the temperature
 WIDTHS = (10, 30, 100, 300, 1000)
+# Numbers of each width. u is the first order parameter of the chain, action the minimum of S.
 THEORY = ("accuracy", "U_g", "U_a1", "U_d", "U_a2", "corr(g,d)", "u", "action")
 # (mean, sd) over the ten seeds of the reference.
 REFERENCE = {
@@ -46,8 +51,8 @@ REFERENCE = {
     "top-10 overlap, N=30": (0.820, 0.027),
     "top-10 overlap, N=10": (0.826, 0.025),
 }
-# "mean sd" in the order of THEORY, then the means of the head scores (1)1 (1)2 (2)1 (2)2. The
-# accuracy is in thousandths.
+# For each width: "mean sd" in the order of THEORY, then the mean scores of the heads, those of
+# layer 1 before those of layer 2. The accuracy is in thousandths.
 BY_WIDTH = {
     10: "953 7|11.37 1.28|.43 .17|5.64 .95|.42 .12|-.519 .069|1.877 .092|7.37 1.41|.80 .59 1 .10",
     30: "949 7|6.05 .51|.72 .13|3.95 .49|.70 .13|-.326 .038|1.604 .072|8.18 .45|.76 .61 1 .18",
@@ -56,8 +61,10 @@ BY_WIDTH = {
     1000: "853 17|1.258 .035|1.138 .027|1.211 .033|1.160 .035|-.021 .004|1.104 .016|7.115 .022"
     "|.96 .95 1 .92",
 }
+# Mean alignment of the kernel with the labels, by width.
 ALIGNMENT = {"GP": 0.028, 100: 0.030, 30: 0.037, 10: 0.061}
-# Two paths, sigma_perp = 5, eight seeds, second head uniform.
+# (mean, sd) over eight seeds of a network with the paths g and d, whose second head is uniform.
+# sigma_perp = 5 is the noise perpendicular to the label.
 TWO_PATHS = {
     "g only": (0.564, 0.019),
     "GP g + d": (0.825, 0.024),
@@ -114,12 +121,14 @@ def load(seed: int, design: str, sigma_perp: float):
 
 
 def four_paths(seed: int) -> dict:
+    """Returns the numbers of one seed of the network with four paths, by their names."""
     xi, labels, xi_test, labels_test = load(seed, "four_paths", 1.0)
 
     def accuracy(U):
         mean, _ = attention_paths.predict_at(U, xi, labels, T, xi_test)
         return np.mean(np.sign(mean) == labels_test)
 
+    # The paths are in the order g, a1, d, a2.
     run = {"GP accuracy": accuracy(np.eye(4))}
     subsets = {"g only": [0], "g + d": [0, 2], "a1": [1], "d": [2], "a2": [3]}
     for name, paths in subsets.items():
@@ -145,11 +154,13 @@ def four_paths(seed: int) -> dict:
 
 @jax.jit
 def overlap(xi, labels, U):
+    """Returns the overlap of the labels with each kernel component, and the kernel's alignment."""
     kernel = kernel_of_factor(store_examples(xi), psd_factor(U))
     return kernel_task_overlap(kernel, labels), kernel_alignment(kernel, labels)
 
 
 def two_paths(seed: int) -> dict:
+    """Returns the numbers of one seed of the network with the paths g and d, by their names."""
     xi, labels, xi_test, labels_test = load(seed, "two_paths_uniform", 5.0)
 
     def accuracy(U):

@@ -2,15 +2,17 @@
 
     python benchmarks/attention_paths_speed.py          about 4 CPU minutes
 
-1. The order parameter of the paper's task (14 parameters, P = 100) at every width.
-2. Effective draws per CPU second (smallest ESS over the entries of U, after warm-up) of three
-   samplers of one posterior: collapsed NUTS, NUTS over all weights with a forward pass by paths,
-   and NUTS over all weights with a forward pass by tokens, as in the authors' code. The third is
-   not run: its rate is that of the second, divided by the measured ratio of their gradients' costs.
+1. The order parameter U of the paper's task (14 parameters, P = 100 examples) at every width N.
+2. Effective draws (ESS) per CPU second after warm-up, the smallest over the entries of U. Three
+   samplers of one posterior are compared: NUTS over U alone (collapsed), NUTS over all weights with
+   a forward pass by paths, and NUTS over all weights with a forward pass by tokens, as in the
+   authors' code. The third is not run. Its rate is that of the second, divided by the measured
+   ratio of their gradients' costs.
 3. A gradient of the collapsed posterior with LAPACK on all cores and on one thread. The cost of
    waiting threads depends on the load of the machine.
-4. P = 600, H = 8, L = 2 (64 paths, 2117 parameters), n = 192: CPU seconds and largest resident
-   size, in a separate process.
+4. The order parameter of a large problem, in a separate process: CPU seconds and largest resident
+   size. It has P = 600 examples, L = 2 layers of H = 8 heads (64 paths, 2117 parameters) and
+   n = 192 features.
 """
 
 import os
@@ -32,7 +34,7 @@ from jaxformer.models.attention_paths import AttentionPaths, AttentionPathsSpec
 from theory import attention_paths
 from theory.attention_paths.nuts import potential
 
-T, HEADS = 0.01, (2, 2)
+T, HEADS = 0.01, (2, 2)  # the temperature, and the heads of each layer
 
 
 def main() -> None:
@@ -71,21 +73,21 @@ def samplers(tokens, maps, xi, labels) -> None:
         "     N  sampler            warm-up  draws   steps/draw  ESS      CPU s   ESS/s   collapsed"
     )
     for width, warmup, draws in ((10, 200, 400), (100, 150, 100)):
-        collapsed = rate(xi, labels, width, "collapsed", 300, 2000)
-        weights = rate(xi, labels, width, "weights", warmup, draws)
+        collapsed, collapsed_rate = rate(xi, labels, width, "collapsed", 300, 2000)
+        weights, weights_rate = rate(xi, labels, width, "weights", warmup, draws)
         by_tokens, by_paths = gradients(tokens, maps, xi, labels, width)
-        tokens_rate = weights[1] * by_paths / by_tokens
+        tokens_rate = weights_rate * by_paths / by_tokens
         line = f"  {width:4d}  {{:18s}} {{:6d}} {{:6d}}   {{:9.1f}} {{:6.0f}} {{:9.2f}} {{:7.2f}}"
-        print(line.format("collapsed", 300, 2000, *collapsed[0], collapsed[1]))
-        ratio = collapsed[1] / weights[1]
+        print(line.format("collapsed", 300, 2000, *collapsed, collapsed_rate))
+        ratio = collapsed_rate / weights_rate
         print(
-            line.format("weights, by paths", warmup, draws, *weights[0], weights[1]),
+            line.format("weights, by paths", warmup, draws, *weights, weights_rate),
             f"{ratio:9.0f} x",
         )
         print(
             f"  {width:4d}  weights, by tokens  gradient {by_tokens * 1e3:.2f} ms against "
             f"{by_paths * 1e3:.3f} ms by paths     {tokens_rate:7.3f} "
-            f"{collapsed[1] / tokens_rate:9.0f} x"
+            f"{collapsed_rate / tokens_rate:9.0f} x"
         )
 
 
@@ -115,8 +117,8 @@ def lapack_threads(xi, labels, calls: int = 500) -> None:
 
     @jax.jit
     def descend(z, data):
-        step = jax.grad(lambda z: potential(spec, data, z))
-        return jax.lax.fori_loop(0, calls, lambda _, z: z - 1e-6 * step(z), z)
+        gradient = jax.grad(lambda z: potential(spec, data, z))
+        return jax.lax.fori_loop(0, calls, lambda _, z: z - 1e-6 * gradient(z), z)
 
     z = jnp.zeros(spec.layout.size)
     for threads in (os.cpu_count() or 1, 1):
@@ -132,7 +134,7 @@ def lapack_threads(xi, labels, calls: int = 500) -> None:
 def gradients(tokens, maps, xi, labels, width) -> tuple[float, float]:
     """Returns the CPU seconds of a gradient of the log posterior over weights.
 
-    The first number is that of a forward pass by tokens, the second by paths.
+    The forward pass of the first number is by tokens, that of the second by paths.
     """
     model = AttentionPaths(AttentionPathsSpec(HEADS, width, param_dtype=jnp.float64))
     params = jax.jit(model.init)(jax.random.key(0), tokens[:1], maps=[m[:1] for m in maps])
@@ -147,18 +149,25 @@ def gradients(tokens, maps, xi, labels, width) -> tuple[float, float]:
     def by_paths(params, xi):
         return negative_log_posterior(params, model.apply(params, xi, method="from_attentioned"))
 
-    slow = seconds_of(jax.jit(jax.grad(by_tokens)), params, jnp.asarray(tokens), maps, calls=50)
-    return slow, seconds_of(jax.jit(jax.grad(by_paths)), params, jnp.asarray(xi), calls=2000)
+    seconds_by_tokens = seconds_of(
+        jax.jit(jax.grad(by_tokens)), params, jnp.asarray(tokens), maps, calls=50
+    )
+    seconds_by_paths = seconds_of(jax.jit(jax.grad(by_paths)), params, jnp.asarray(xi), calls=2000)
+    return seconds_by_tokens, seconds_by_paths
 
 
 def seconds_of(function, *args, calls: int) -> float:
-    """Returns the CPU seconds of one of `calls` evaluations of a gradient by its first argument."""
+    """Returns the mean CPU seconds of a call of `function`, over `calls` calls in one program.
+
+    `function` returns the gradient with respect to its first argument.
+    """
     args = jax.tree.map(jnp.asarray, args)
 
     @jax.jit
     def repeat(args):
         def body(_, args):
-            gradient = function(*args)  # depends on the call before, so that XLA keeps all calls
+            gradient = function(*args)
+            # The next call depends on this gradient, so XLA cannot remove a call.
             return (jax.tree.map(lambda p, g: p - 1e-12 * g, args[0], gradient), *args[1:])
 
         return jax.lax.fori_loop(0, calls, body, args)[0]
@@ -170,6 +179,7 @@ def seconds_of(function, *args, calls: int) -> float:
 
 
 def large() -> None:
+    """Prints the time and memory of the order parameter of a large problem with random data."""
     rng, (P, D, n) = np.random.default_rng(0), (600, 64, 192)
     labels = np.where(rng.random(P) < 0.5, 1.0, -1.0)
     xi = rng.standard_normal((P, D, n))

@@ -4,12 +4,12 @@
 
 The step is compiled for the backend of this machine, but not run.
 
-    state      parameters and moments
-    temporary  memory in addition to the state; the sum of both is the peak of one member
+    state      parameters and the moments of Adam
+    temporary  memory in addition to the state; the sum of both is the peak of one member (one seed)
     FLOP       matrix products of the program, including recomputed ones
 
-A CPU has no products in half precision: it makes float32 copies of the factors. A GPU takes less
-memory in half precision than these numbers.
+A CPU has no matrix products in half precision: it makes float32 copies of the factors. A GPU needs
+less memory in half precision than these numbers.
 """
 
 import sys
@@ -41,7 +41,7 @@ class Shape(NamedTuple):
     length: int
     vocab: int
     batch: int
-    scored: int
+    scored: int  # positions whose logits the loss uses
 
 
 SHAPES = {
@@ -54,6 +54,7 @@ HALF = {"dtype": jnp.bfloat16}
 REMAT, SCAN, FUSED = {"remat": True}, {"scan": True}, {"fused": True}
 KEEP_DENSE = FUSED | {"remat_keep": "dense"}
 CHUNK = {"loss_chunk": 4096}
+# {shape: (description, fields of the model, training settings) of each compiled step}
 CASES: dict[str, list[tuple[str, dict[str, Any], dict[str, Any]]]] = {
     "retrieval": [("float32", {}, {}), ("bfloat16", HALF, {})],
     "memorisation": [("float32", {}, {})],
@@ -95,7 +96,9 @@ def main(names: list[str]) -> None:
     print("|---|---|---|---|---|---|---|")
     for name in names or CASES:
         shape = SHAPES[name]
-        print(f"| {name}: {' '.join(f'{k[0].upper()}{v}' for k, v in shape._asdict().items())} |")
+        # The initials of the fields, such as L2 W1024 H4 for layers, width and heads.
+        sizes = " ".join(f"{field[0].upper()}{size}" for field, size in shape._asdict().items())
+        print(f"| {name}: {sizes} |")
         for options, model, train in CASES[name]:
             state, temporary, operations, seconds = compiled(shape, model, train)
             print(
@@ -120,15 +123,15 @@ def compiled(shape: Shape, model: dict, train: dict) -> tuple[float, float, floa
     rules = Partition(((".*", "train"),))
     tx = optim.optimizer(rules, {"train": optim.AdamW()}, 1.0, optim.schedule("cosine", 1000, 10))
     data = make_source(task, DataSettings(), shape.batch)
+    members = population(0, 1, (1e-3,))
     settings = TrainSettings(shape.batch, **train)
-    setup = make_setup(
-        *(task, network, rules, tx, data, population(0, 1, (1e-3,)), settings),
-        DeviceSettings(data=1),
-    )
+    devices = DeviceSettings(data=1)
+    setup = make_setup(task, network, rules, tx, data, members, settings, devices)
     began = time.monotonic()
     state, batch = jax.eval_shape(setup.create), memory.batch_shapes(setup)
     traced = jax.jit(setup.step(), donate_argnums=0).trace(state, batch)
     usage = traced.lower().compile().memory_analysis()
+    # Results that reuse the memory of arguments are counted among the arguments.
     results = usage.output_size_in_bytes - usage.alias_size_in_bytes
     state_bytes = usage.argument_size_in_bytes + results
     seconds = time.monotonic() - began

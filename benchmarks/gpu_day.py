@@ -22,13 +22,15 @@ from typing import Any
 
 REFERENCE = Path(__file__).with_name("gpu_day_reference.json")
 CORRECT_STEPS, TIMED_STEPS = 20, 30
-PAPER_RATES = {"standard": 1022.8, "frozen_qk": 1267.1, "mixit": 1349.0}  # samples a second
+# Published samples per second (MixiT papers, version A, Appendix C).
+PAPER_RATES = {"standard": 1022.8, "frozen_qk": 1267.1, "mixit": 1349.0}
 # The largest accepted relative difference between the losses of the GPU and those of a CPU.
 TOLERANCE = 1e-3
 FROZEN_QK = ((".*/(query|key)/.*", "frozen"), (".*", "train"))
 TRAIN_ALL = ((".*", "train"),)
-PAPER_LM = dict(width=512, layers=12, heads=8, mlp_width=2048)  # T 256, vocabulary 128,256
-GPT = dict(width=768, layers=12, heads=12, mlp_width=3072)  # 85 million without embeddings
+PAPER_LM = dict(width=512, layers=12, heads=8, mlp_width=2048)  # 256 tokens, vocabulary 128,256
+GPT = dict(width=768, layers=12, heads=12, mlp_width=3072)  # 85M parameters without embeddings
+# The configs of the papers that the last stage runs, in this order.
 CELLS = (
     "configs/mixit/retrieval.py:variant=standard,scale=paper",
     "configs/mixit/retrieval.py:variant=frozen_qk,scale=paper",
@@ -60,7 +62,7 @@ def lm(
 
     model_fields = {n: options.pop(n) for n in ("mixer", "fused", "scan") if n in options}
     dtype = options.pop("dtype", "float32")
-    # Parameters stay in float32: a bfloat16 run computes in half precision.
+    # `dtype` is the precision of the computation. Parameters are float32 in every run.
     model = decoder(
         **sizes, **model_fields, vocab_size=vocab, length=length, dtype=jnp.dtype(dtype)
     )
@@ -92,7 +94,7 @@ def lm(
 
 
 def random_tokens(length: int, vocab: int) -> Any:
-    """Returns a task whose examples are uniform tokens, each predicted from those before it."""
+    """Returns a task whose examples are uniform random tokens; each token is to be predicted."""
     from dataclasses import dataclass
 
     import jax
@@ -141,7 +143,8 @@ def throughput(tiny: bool) -> dict[str, Any]:
     sizes, length, vocab, batch, options = paper_lm(tiny)
     variants = {"standard": {}, "frozen_qk": {"rules": FROZEN_QK}, "mixit": {"mixer": "mixit"}}
     results = {
-        name: lm(sizes, length, vocab, batch, **options, **v) for name, v in variants.items()
+        name: lm(sizes, length, vocab, batch, **options, **changes)
+        for name, changes in variants.items()
     }
     rates = {name: result["samples_per_second"] for name, result in results.items()}
     return results | {
@@ -169,7 +172,7 @@ def half_precision(tiny: bool) -> dict[str, Any]:
 
 
 def fused_attention(tiny: bool) -> dict[str, Any]:
-    """Compares fused attention with the plain product in bfloat16."""
+    """Compares fused attention with attention by plain matrix products, in bfloat16."""
     sizes, length, vocab, batch, options = gpt(tiny)
     plain, fused = (
         lm(sizes, length, vocab, batch, **options, fused=is_fused) for is_fused in (False, True)
@@ -199,7 +202,7 @@ def gpt(tiny: bool) -> tuple[dict, int, int, int, dict[str, Any]]:
 
 
 def utilisation(tiny: bool) -> dict[str, Any]:
-    """Measures the share of the card's peak FLOPs of the 85M language model."""
+    """Measures which share of the card's peak FLOPs the 85M language model reaches."""
     from jaxformer.training.cost.cards import CARDS
 
     sizes, length, vocab, batch, options = gpt(tiny)
@@ -213,7 +216,7 @@ def utilisation(tiny: bool) -> dict[str, Any]:
 
 
 def planned_memory(tiny: bool) -> dict[str, Any]:
-    """Compares the memory of a run with that of its plan."""
+    """Compares the measured memory of a run with the memory in its plan."""
     sizes, length, vocab, batch, options = gpt(tiny)
     measured = lm(sizes, length, vocab, batch, **options)
     # The plan compiles on a CPU for the card, so it needs a process without a GPU.
@@ -239,7 +242,7 @@ def planned_memory(tiny: bool) -> dict[str, Any]:
 
 
 def plan_of_gpt(tiny: bool, target: str) -> dict[str, Any]:
-    """Returns the peak and the shortest step of the plan of the 85M language model."""
+    """Returns the peak memory and the lower bound of a step's time, planned for the 85M model."""
     import jax.numpy as jnp
 
     import jaxformer
@@ -265,7 +268,7 @@ def plan_of_gpt(tiny: bool, target: str) -> dict[str, Any]:
 
 
 def cells(tiny: bool) -> dict[str, Any]:
-    """Runs cells of the papers at scale=paper, and records them, until the time is over."""
+    """Runs the configs of CELLS at scale=paper and records them, until the time is over."""
     configs = (CELLS[0].replace("paper", "tiny"),) if tiny else CELLS
     root, codes = Path(__file__).parents[1], {}
     deadline = time.monotonic() + float(os.environ.get("GPU_DAY_SECONDS", "600"))
@@ -307,6 +310,7 @@ def main() -> int:
     parser.add_argument("--dry-run", action="store_true", help="tiny sizes, also on a CPU")
     parser.add_argument("--only", default="", help=f"one of {', '.join(STAGES)}")
     parser.add_argument("--reference", action="store_true", help="write the losses of this CPU")
+    # `run_stages` starts this program again with --stage, once for each stage.
     parser.add_argument("--stage", default="", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.reference:
@@ -320,7 +324,7 @@ def main() -> int:
 
 
 def run_stages(args: argparse.Namespace) -> int:
-    """Runs each missing stage in a process; returns 1 if one of them failed."""
+    """Runs each stage without a result in its own process; returns 1 if one of them failed."""
     args.out.mkdir(parents=True, exist_ok=True)
     file = args.out / "gpu_day.json"
     results = json.loads(file.read_text()) if file.exists() else {}

@@ -9,8 +9,8 @@ torch.compile.
 
 Each side is a worker process. The two run their steps alternately, REPEATS times after a warm-up,
 and the table has the medians. It also has the losses after all steps: they agree if both sides do
-the same work. The share of the peak is that of the FLOPs of all matrix products, at the rate of one
-product of large square matrices in float32.
+the same work. The share of the peak counts the FLOPs of all matrix products. The peak is the rate
+of one product of large square matrices in float32.
 
     all positions   the head computes logits at all positions; the loss scores the last one
                     (retrieval) or all of them (LM)
@@ -73,6 +73,8 @@ class Case(NamedTuple):
     @property
     def flops(self) -> float:
         """FLOPs of the matrix products of a step: three times those of the forward pass."""
+        # Multiply-adds of a block for one token: the linear maps of attention, the gated MLP, and
+        # the scores and weighted values.
         block = 4 * self.width**2 + 3 * self.width * 4 * self.width + 2 * self.length * self.width
         head = self.width * self.vocab
         positions = self.length if self.head_everywhere else self.scored
@@ -199,6 +201,7 @@ def jaxformer_side(case: Case, folder: str) -> None:
         vocab_size: int = case.vocab
         length: int = case.length
         n_scored: int = case.length if case.head_everywhere else case.scored
+        # Not called: the batches are arrays that are made below.
         example = baselines = None  # type: ignore[assignment]
 
     model = decoder(
@@ -228,7 +231,8 @@ def jaxformer_side(case: Case, folder: str) -> None:
     inputs, targets = (jnp.asarray(x[:, None]) for x in case.draw())
     weights = jnp.zeros((1, case.batch, case.length)).at[..., -case.scored :].set(1.0)
 
-    def steps(state):  # as training.loop does: many steps per dispatch, with a donated state
+    # As in training.loop, a dispatch runs many steps, and its state is donated.
+    def steps(state):
         def body(_, carry):
             state, _ = carry
             batch = state.step % BATCHES
@@ -276,6 +280,7 @@ def llama_side(case: Case, folder: str) -> None:
     ]
     optimizer = torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.999), eps=1e-8, fused=True)
 
+    # The cosine schedule of the jaxformer side.
     def factor(t: int) -> float:
         done = min(max((t - WARMUP) / (STEPS - WARMUP), 0), 1)
         return (t + 1) / WARMUP if t < WARMUP else 0.5 * (1 + float(np.cos(np.pi * done)))
@@ -312,22 +317,22 @@ def llama_weights(file: Path, layers: int) -> dict:
     import torch
 
     with np.load(file) as arrays:
-        ours = {path: torch.from_numpy(np.array(arrays[path])) for path in arrays.files}
+        parameters = {path: torch.from_numpy(np.array(arrays[path])) for path in arrays.files}
     projections = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "o_proj"}
     gates = {"gate": "gate_proj", "in": "up_proj", "out": "down_proj"}
     weights = {
-        "model.embed_tokens.weight": ours["embed/embedding"],
-        "model.norm.weight": ours["final_norm/scale"],
-        "lm_head.weight": ours["unembed/kernel"].T.contiguous(),
+        "model.embed_tokens.weight": parameters["embed/embedding"],
+        "model.norm.weight": parameters["final_norm/scale"],
+        "lm_head.weight": parameters["unembed/kernel"].T.contiguous(),
     }
     for i in range(layers):
-        block, theirs = f"block_{i}", f"model.layers.{i}"
-        weights[f"{theirs}.input_layernorm.weight"] = ours[f"{block}/attn_norm/scale"]
-        weights[f"{theirs}.post_attention_layernorm.weight"] = ours[f"{block}/mlp_norm/scale"]
+        block, layer = f"block_{i}", f"model.layers.{i}"
+        weights[f"{layer}.input_layernorm.weight"] = parameters[f"{block}/attn_norm/scale"]
+        weights[f"{layer}.post_attention_layernorm.weight"] = parameters[f"{block}/mlp_norm/scale"]
         for group, path, module in ((projections, "attn", "self_attn"), (gates, "mlp", "mlp")):
             for name, llama_name in group.items():
-                kernel = ours[f"{block}/{path}/{name}/kernel"]
-                weights[f"{theirs}.{module}.{llama_name}.weight"] = kernel.T.contiguous()
+                kernel = parameters[f"{block}/{path}/{name}/kernel"]
+                weights[f"{layer}.{module}.{llama_name}.weight"] = kernel.T.contiguous()
     return weights
 
 

@@ -3,11 +3,11 @@
     python benchmarks/many_records.py            10,000 records
     python benchmarks/many_records.py 1000       fewer
 
-Copies the records of results/ with other seeds into a temporary folder. Then it reads the folder
-and renders the pages, as `report.py --check` does, in a process of its own.
+The benchmark copies the records of results/ with other seeds into a temporary folder. Then it reads
+the folder and renders the pages, as `report.py --check` does.
 
-On a Xeon, 10,000 records take 38 CPU seconds (35 to read, 3 to render) and 475 MB. When each record
-loaded its config and kept its curves, they took 199 seconds and 1.45 GB.
+On a Xeon, 10,000 records take 38 CPU seconds (35 to read, 3 to render) and 475 MB. An earlier
+version loaded the config of each record and kept its curves; it took 199 seconds and 1.45 GB.
 """
 
 import itertools

@@ -2,9 +2,9 @@
 
     taskset -c 0 python benchmarks/plan.py
 
-`--dry-run` estimates both from shapes; `--measure` times some steps. Each run is a separate process
-whose programs are in the compilation cache, as in a sweep: the config is trained once before
-anything is timed. No run stops early (train.target = 2).
+`--dry-run` estimates both from shapes; `--measure` times some steps. Each run is a separate
+process. The config is trained once before anything is timed, so that the compilation cache has its
+programs, as in a sweep. No run stops early (train.target = 2).
 """
 
 import json
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def run(flags: list[str], *more: str) -> tuple[str, float]:
-    """Returns the output of the command and its seconds."""
+    """Returns the output and the wall time of the command, in seconds."""
     began = time.monotonic()
     done = subprocess.run([*RUN, *flags, *more], capture_output=True, text=True)
     if done.returncode:

@@ -2,10 +2,11 @@
 
     python benchmarks/plan_accuracy.py [CPU_DEVICES]
 
-Memory is how much the process grows from before the arrays of a step exist until its end: the
-arguments, the results and all temporary arrays. malloc keeps freed arrays below 32 MB, which would
-count too, so memory is measured in a process whose malloc returns them at once, and time in
-another. FLOPs are those of the products in the compiled program.
+The memory of a step is the growth of the process: its peak during the step minus its size before
+the arguments exist. It includes the arguments, the results and all temporary arrays. By default,
+malloc keeps freed arrays below 32 MB, which would count as well. Memory is therefore measured in a
+process whose malloc returns them at once, and time in another process. FLOPs are those of the
+matrix products in the compiled program.
 """
 
 import json
@@ -31,7 +32,8 @@ CONFIGS = {
         {"model.width": "512", "model.mlp_width": "2048", "train.batch_size": "256"},
     ),
 }
-RETURN_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_ARENA_MAX": "2"}  # of glibc
+# Settings of glibc with which malloc returns freed arrays to the system at once.
+RETURN_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_ARENA_MAX": "2"}
 ROOT = Path(__file__).parents[1]
 MEASURED_STEPS = 5
 
@@ -48,8 +50,8 @@ def main(devices: str = "1") -> None:
         if failed := [out for out in outputs if out.returncode]:
             print(f"{name}: {failed[0].stderr.strip().splitlines()[-1]}")
             continue
-        of_memory, of_time = (json.loads(out.stdout.splitlines()[-1]) for out in outputs)
-        row = of_time | {"peak": of_memory["peak"]}
+        memory_row, time_row = (json.loads(out.stdout.splitlines()[-1]) for out in outputs)
+        row = time_row | {"peak": memory_row["peak"]}
         print(
             f"{name:15}"
             + "".join(
@@ -61,7 +63,7 @@ def main(devices: str = "1") -> None:
 
 
 def measure(devices: int, name: str) -> None:
-    """Prints the row of a config as JSON."""
+    """Prints the planned and the measured peak, FLOPs and seconds of a step as JSON."""
     import jax
 
     from experiments.cli import flags
@@ -106,24 +108,30 @@ def dot_flops(text: str) -> float:
     from jaxformer.training.cost import hlo
 
     program, total = hlo.parse(text), 0.0
-    pending = [(program.computations[scope], i, times) for scope, i, times in program.executed()]
+    # (computation, one of its instructions, how often the instruction runs)
+    pending = [
+        (program.computations[name], instruction, times)
+        for name, instruction, times in program.executed()
+    ]
     while pending:
-        scope, instruction, times = pending.pop()
+        computation, instruction, times = pending.pop()
         if instruction.opcode == "fusion":
             for name in program.called(instruction):
-                inside = program.computations.get(name, {})
-                pending += [(inside, inner, times) for inner in inside.values()]
+                fused = program.computations.get(name, {})
+                pending += [
+                    (fused, fused_instruction, times) for fused_instruction in fused.values()
+                ]
         if instruction.opcode != "dot":
             continue
         dimensions = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", instruction.attributes)
-        left = scope[instruction.operands[0]].shapes[0].sizes
-        inner = math.prod(left[int(axis)] for axis in dimensions.group(1).split(",") if axis)
-        total += times * 2.0 * inner * math.prod(instruction.shapes[0].sizes)
+        left = computation[instruction.operands[0]].shapes[0].sizes
+        contracted = math.prod(left[int(axis)] for axis in dimensions.group(1).split(",") if axis)
+        total += times * 2.0 * contracted * math.prod(instruction.shapes[0].sizes)
     return total
 
 
 class Sampler:
-    """The largest resident memory of this process while the context is open."""
+    """A context whose thread records the largest resident memory of this process."""
 
     def __init__(self) -> None:
         self.peak = 0

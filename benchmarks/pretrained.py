@@ -5,14 +5,16 @@
 patch    patches each (layer, position) of a 12-layer, 768-wide model on 20 tokens. Target: one
          compilation, at most 1.2 times the time of as many forward passes in equal batches
 capture  captures the attention weights of the last block. Target: at most 3 % above a forward pass
-search   searches ranks by LASER in a 160M shape: 12 layers (--deep: 24) x 2 matrices x 10
-         fractions, on 100 prompts of 16 tokens. Target: one compilation, one SVD per matrix, and
-         the blocks below a matrix run once; it prints the time of as many whole passes, too
-load     loads a random checkpoint of a 1B shape in bfloat16. Target: peak memory below 1.3 times
-         its size
+search   cuts one matrix at a time to a fraction of its rank (LASER) in a model of 160 million
+         parameters: 12 layers (--deep: 24) x 2 matrices x 10 fractions, on 100 prompts of 16
+         tokens. Target: one compilation, one SVD per matrix, and the blocks below a matrix run
+         once. It also prints the time of as many forward passes through all blocks
+load     loads a random checkpoint of 1 billion parameters in bfloat16. Target: peak memory below
+         1.3 times its size
 
---small has a sixteenth of the parameters. Times are CPU seconds of the process, the best of three
-calls after compilation.
+--small divides the widths by 4, so that a block has a sixteenth of its parameters, and has a
+vocabulary of 3,000. Times are CPU seconds of the process, the best of three calls after compilation
+(`capture`: of five, `search`: of one).
 """
 
 import json
@@ -87,12 +89,16 @@ def patch():
         return capture.patch(model, params, clean, corrupted, names, metric, by, at_once)
 
     @jax.jit
-    def plain(params, rows):
+    def unpatched(params, batches):
         """Computes the same metric of as many runs, without patching."""
-        return jax.lax.map(jax.vmap(lambda row: metric(model.apply({"params": params}, row))), rows)
 
-    rows = jnp.broadcast_to(corrupted, (layers * length // at_once, at_once, 1, length))
-    patched_seconds, plain_seconds = best(patched), best(plain, params, rows)
+        def run(tokens):
+            return metric(model.apply({"params": params}, tokens))
+
+        return jax.lax.map(jax.vmap(run), batches)
+
+    batches = jnp.broadcast_to(corrupted, (layers * length // at_once, at_once, 1, length))
+    patched_seconds, plain_seconds = best(patched), best(unpatched, params, batches)
     program = patching._program(model, tuple(f"block_{i}/states" for i in range(layers)), metric)
     print(
         f"patch    {layers * length} cases: {patched_seconds:.2f} s, "
@@ -107,14 +113,19 @@ def captured():
     name = f"block_{model.spec.layers - 1}/attn/weights"
     plain = jax.jit(lambda p: model.apply({"params": p}, tokens))
     capturing = jax.jit(lambda p: capture.run(model, p, tokens, names=[name]))
-    bare, full = best(plain, params, repeats=5), best(capturing, params, repeats=5)
-    print(f"capture  {bare:.3f} s bare, {full:.3f} s with {name}: {full / bare - 1:+.1%}")
+    plain_seconds = best(plain, params, repeats=5)
+    seconds = best(capturing, params, repeats=5)
+    print(
+        f"capture  {plain_seconds:.3f} s bare, {seconds:.3f} s with {name}: "
+        f"{seconds / plain_seconds - 1:+.1%}"
+    )
 
 
 def search():
     model, params = make(replace(PYTHIA, layers=24) if DEEP else PYTHIA)
-    rows = np.random.RandomState(0).randint(0, model.spec.vocab_size, (100, 16)).astype(np.int32)
-    prompts = next_token.PromptBatch(rows, np.full((100, 1), 15), rows[:, 0], ())
+    tokens = np.random.RandomState(0).randint(0, model.spec.vocab_size, (100, 16)).astype(np.int32)
+    last_positions, targets = np.full((100, 1), 15), tokens[:, 0]
+    prompts = next_token.PromptBatch(tokens, last_positions, targets, ())
     matrices = laser_search.matching_matrices(params, r"block_\d+/mlp/(in|out)")
     fractions = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0]
     start = time.process_time()
@@ -122,11 +133,11 @@ def search():
         laser_search.search(model, params, prompts, matrices, fractions, next_token.NO_TOKEN)
     )
     seconds = time.process_time() - start
-    whole = best(next_token.log_probabilities, model, params, prompts, repeats=1) * len(scores)
+    pass_seconds = best(next_token.log_probabilities, model, params, prompts, repeats=1)
     print(
         f"search   {len(matrices)} matrices x {len(fractions)} fractions, 100 prompts: "
         f"{len(scores)} rows in {seconds:.0f} s; "
-        f"{whole:.0f} s for as many whole passes"
+        f"{pass_seconds * len(scores):.0f} s for as many whole passes"
     )
 
 

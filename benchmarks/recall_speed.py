@@ -2,10 +2,10 @@
 
     taskset -c 0 python benchmarks/recall_speed.py
 
-Both sides use d = 64, T = 64, B = 64, 65 symbols, one thread, float32 and SGD with momentum. The
-"gathered" row computes the last layer at the scored positions only (max_scored). The peer is in
-peers/recall_torch.py; without PyTorch its rows are left out. All are measured alternately, five
-times; a number is the median.
+Both sides use width 64, 64 tokens, batches of 64, 65 symbols, one thread, float32 and SGD with
+momentum. The "gathered" row computes the last layer only at the scored positions, at most K of them
+(max_scored). The peer, the PyTorch loop, is in peers/recall_torch.py; without PyTorch its rows are
+left out. All rows are measured alternately, five times; a number is the median.
 """
 
 import os
@@ -63,6 +63,7 @@ def ours() -> dict[str, Callable[[], int]]:
 
         runs[name] = _timed(jax.jit(many), state)
 
+    # The batches are those of the last setup of the loop above.
     def data(first):
         def body(i, total):
             return total + jax.tree.reduce(jnp.add, jax.tree.map(jnp.sum, batch_at(first + i)))
@@ -74,7 +75,7 @@ def ours() -> dict[str, Callable[[], int]]:
 
 
 def peer() -> dict[str, Callable[[], int]]:
-    """Returns the same functions in PyTorch; none, and a message, if it is not installed."""
+    """Returns such functions for PyTorch, or prints a message if it is not installed."""
     try:
         import torch
     except ImportError:
@@ -85,7 +86,7 @@ def peer() -> dict[str, Callable[[], int]]:
     torch.set_num_threads(1)
     task: Any = build.task(config(LENGTH))
     unigram, bigram = task.probabilities()
-    # Nothing is drawn after the trigger or from a row that sums to 0.
+    # The bigram row of the trigger is never used, nor is a row that sums to 0.
     source = Data(unigram, bigram, task.trigger_tokens[0], task.noise_token, task.alpha, LENGTH)
     trainer = Trainer(task.vocab_size, LENGTH, WIDTH)
 

@@ -1,13 +1,16 @@
-"""Weak and strong order of the covariance SDE's solver, with common noise over five step sizes.
+"""Weak and strong order of the covariance SDE's solver, with the same noise at five step sizes.
 
     python benchmarks/sde_order.py        about 6 minutes on one core
 
-The noise of a coarse step is the sum of the noises of its fine steps over sqrt(their number), so
-differences between step sizes have a much smaller error than the values.
+The noise of a coarse step is the sum of the noises of its fine steps over sqrt(their number).
+Differences between step sizes therefore have a much smaller error than the values. The order is p:
 
-    weak    the mean of f(dt) - f(dt/2) is K (1 - 2^-p) dt^p. A weighted fit of its logarithm gives
-            p and its error. It uses differences of at least three standard errors.
+    weak    f(dt) is a number of Phi solved with steps dt, and f(dt) - f(dt/2) has the mean
+            K (1 - 2^-p) dt^p with a constant K. A weighted fit of its logarithm gives p and its
+            error. It uses differences of at least three standard errors.
     strong  the same for E|Phi(dt) - Phi(dt/2)|_F
+
+Phi is the covariance of m tokens at TAU = depth / width.
 
 The last lines compare with two solvers of diffrax on the same equation, written with the square
 root of the full covariance: Euler (Ito) and EulerHeun, which takes the equation as Stratonovich.
@@ -25,14 +28,18 @@ import numpy as np
 
 from theory import covariance_sde as cs
 
-TAU, FINEST, CHUNK = 1.0, 128, 50_000
+TAU, FINEST, CHUNK = 1.0, 128, 50_000  # FINEST: steps at ratio 1; CHUNK: paths of a call
 RATIOS = (1, 2, 4, 8, 16)  # fine steps per step: dt = TAU * ratio / FINEST
+# Phi at tau = 0.
 START = np.array([[1.0, 0.8, 0.3], [0.8, 1.0, 0.5], [0.3, 0.5, 1.0]])
 
 
 @functools.partial(jax.jit, static_argnums=1)
 def solve(key: jax.Array, ratio: int) -> jax.Array:
-    """Returns Phi(TAU), (CHUNK, m, m). Equal keys have equal Brownian paths at every ratio."""
+    """Returns Phi(TAU), (CHUNK, m, m). Equal keys have equal Brownian paths at every ratio.
+
+    The solver advances the factor h of Phi = h^T h by two noises: w of the mixing, z of the values.
+    """
     m = len(START)
     h = jnp.broadcast_to(cs.square_root(jnp.asarray(START))[None], (CHUNK, m, m))
 
@@ -56,11 +63,9 @@ def fit(dt: np.ndarray, value: np.ndarray, error: np.ndarray) -> tuple[float, fl
     is_clear = np.abs(value) > 3 * error
     if is_clear.sum() < 2:
         return np.nan, np.nan
-    x, y, weight = (
-        np.log(dt[is_clear]),
-        np.log(np.abs(value[is_clear])),
-        (value / error)[is_clear] ** 2,
-    )
+    x = np.log(dt[is_clear])
+    y = np.log(np.abs(value[is_clear]))
+    weight = (value / error)[is_clear] ** 2
     x = x - (weight * x).sum() / weight.sum()
     spread = (weight * x**2).sum()
     return (weight * x * y).sum() / spread, spread**-0.5
@@ -81,24 +86,25 @@ def main(chunks: int = 16) -> None:
     dt = TAU * np.array(RATIOS[1:]) / FINEST
     print("f(dt) - f(dt/2), with standard errors; dt =", *dt)
     for name, rows in gaps.items():
-        rows = [np.concatenate(row) for row in rows]
-        value = np.array([row.mean() for row in rows])
-        error = np.array([row.std() / len(row) ** 0.5 for row in rows])
-        order, bar = fit(dt, value, error)
+        samples = [np.concatenate(row) for row in rows]  # all chunks, for each step size
+        value = np.array([sample.mean() for sample in samples])
+        error = np.array([sample.std() / len(sample) ** 0.5 for sample in samples])
+        order, order_error = fit(dt, value, error)
         cells = "  ".join(f"{v:+.5f}({e:.5f})" for v, e in zip(value, error))
-        print(f"{name:16s} {cells}   order {order:.2f} +- {bar:.2f}")
+        print(f"{name:16s} {cells}   order {order:.2f} +- {order_error:.2f}")
     cross_check()
 
 
 def cross_check(paths: int = 20_000, tau: float = 0.25, steps: int = 50) -> None:
     """Prints E[Tr/m] and E[log-trace] of this solver, diffrax.Euler and diffrax.EulerHeun."""
     m, upper = len(START), np.triu_indices(len(START))
-    p = len(upper[0])
+    p = len(upper[0])  # independent entries of Phi; y_p has them as a vector
 
     def matrix(y_p):
         phi = jnp.zeros((m, m)).at[upper].set(y_p)
         return phi + jnp.triu(phi, 1).T
 
+    # The square root of the covariance of the noise in y_p.
     def root(t, y_p, args):
         return cs.square_root(cs.covariance(matrix(y_p))).T
 

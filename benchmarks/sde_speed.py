@@ -2,9 +2,10 @@
 
     python benchmarks/sde_speed.py        about 3 minutes on one core
 
-Targets: m=8, 10,000 paths, 300 steps in at most 4 CPU seconds; m=64, 1,000 paths, 300 steps in at
-most 30, within 2 GiB. The second table compares the structured step (two m x m products) with the
-textbook step (square root of the p x p covariance, p = m(m+1)/2), per path and step.
+Targets for m tokens: m=8, 10,000 paths, 300 steps in at most 4 CPU seconds; m=64, 1,000 paths, 300
+steps in at most 30 CPU seconds, within 2 GiB. The second table compares the structured step (two
+m x m products) with the textbook step (square root of the p x p covariance of the noise,
+p = m(m+1)/2). Its times are those of one path and step.
 """
 
 import os
@@ -28,6 +29,7 @@ def cpu_seconds(run) -> float:
 
 
 def start(m: int) -> np.ndarray:
+    """Returns the initial covariance of m tokens: 1 on the diagonal and 0.5 elsewhere."""
     return 0.5 * np.eye(m) + 0.5
 
 
@@ -47,20 +49,20 @@ def main() -> None:
     exact = cpu_seconds(lambda key: cs.measure(key, start(8), 200, 100, 2_000))
     row("measure m=8, n=200, depth 100, 2,000 samples", exact)
     network = {"network": cs.Network()}
-    # A tenth of the depth and a twentieth of the samples.
+    # A tenth of the depth and a twentieth of the samples of the row above.
     recursion = cpu_seconds(lambda key: cs.measure(key, start(8), 200, 10, 100, **network))
     row("the same by the recursion of h, extrapolated", recursion * 200)
 
     print(f"\n{'m':>4s} {'p':>5s} {'structured us':>14s} {'textbook us':>12s} {'ratio':>8s}")
-    last = None
+    previous = None
     for m, paths in ((4, 2000), (8, 200), (16, 20)):
         structured = predict_seconds(m, 40 * paths, 20, cs.Factor()) / (40 * paths * 20) * 1e6
         textbook = predict_seconds(m, paths, 20, cs.Euler()) / (paths * 20) * 1e6
         growth = ""
-        if last:
-            exponents = np.log2([structured / last[0], textbook / last[1]])
+        if previous:
+            exponents = np.log2([structured / previous[0], textbook / previous[1]])
             growth = f"   growth as m^{exponents[0]:.1f} and m^{exponents[1]:.1f}"
-        last = structured, textbook
+        previous = structured, textbook
         ratio = textbook / structured
         print(
             f"{m:4d} {m * (m + 1) // 2:5d} {structured:14.3f} {textbook:12.1f} {ratio:8.0f}{growth}"

@@ -2,8 +2,8 @@
 
     python benchmarks/sweep_slots.py          10 seconds, mostly waiting
 
-Starts 24 runs on 8 slots. Each run is a process that sleeps for 2 to 3 seconds. Processes that
-compute would share the cores, and the times would not be those of the launcher.
+The benchmark starts 24 runs on 8 slots. Each run is a process that sleeps for 2 to 3 seconds: runs
+that compute would share the cores, and the idle times would not be due to the launcher alone.
 """
 
 import sys
@@ -15,6 +15,8 @@ from experiments.schedule.devices import cpu_slots
 from experiments.schedule.jobs import Job
 
 SLOTS, RUNS = 8, 24
+# A run as a Python program: it sleeps, then writes when it began and when it ended. The text of
+# --config is the number of seconds.
 RUN = """
 import os, pathlib, sys, time
 began = time.monotonic()
@@ -29,8 +31,11 @@ folder.mkdir()
 def main() -> None:
     launch.PROGRAM = (sys.executable, "-S", "-c", RUN)
     with tempfile.TemporaryDirectory() as root:
-        lengths = [2 + (7 * i % RUNS) / RUNS for i in range(RUNS)]
-        jobs = [Job(str(i), str(n), {}, Path(root) / str(i)) for i, n in enumerate(lengths)]
+        durations = [2 + (7 * i % RUNS) / RUNS for i in range(RUNS)]  # seconds
+        jobs = [
+            Job(str(i), str(seconds), {}, Path(root) / str(i))
+            for i, seconds in enumerate(durations)
+        ]
         with launch.LocalExecutor(cpu_slots(SLOTS)) as executor:
             assert all(outcome.code == 0 for outcome in executor.run(jobs))
         times = [
@@ -38,7 +43,8 @@ def main() -> None:
         ]
     starts, ends = (sorted(moments) for moments in zip(*times))
     first_start, last_start = starts[0], starts[-1]
-    busy = sum(min(end, last_start) - start for start, end in times)  # slot-seconds until then
+    # Slot-seconds of work until the last run starts.
+    busy = sum(min(end, last_start) - start for start, end in times)
     # The first runs start at once on all slots; each later one follows the end of another.
     idle = [start - end for start, end in zip(starts[SLOTS:], ends)]
     print(f"{RUNS} runs on {SLOTS} slots")

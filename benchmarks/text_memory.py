@@ -1,12 +1,13 @@
-"""The memory of a training step with a vocabulary of 128,256, by the compiler's own count.
+"""The memory of a training step with a vocabulary of 128,256, as the compiler reports it.
 
     python benchmarks/text_memory.py
 
-The language model of the MixiT papers: 12 layers, n = 512, 8 heads, sequences of 256, AdamW, in
-float32 with remat and scan. The step is compiled, but not run. All numbers are GiB:
+The language model of the MixiT papers: 12 layers, width 512, 8 heads, sequences of 256 tokens,
+AdamW, in float32 with remat and scan. The step is compiled, but not run. The loss is computed for
+"chunk of" positions at a time (0: for all positions at once). All numbers are GiB:
 
     state      parameters, moments and gradient
-    chunk      logits of one chunk
+    chunk      logits of the positions in one chunk
     temporary  memory of the step in addition to its arguments and results
 """
 
@@ -61,8 +62,9 @@ def main() -> None:
     print("batch chunk of    state    chunk temporary   peak   (peak - chunk) / state")
     for batch_size, chunk in ((8, CHUNK), (8, 512), (8, 0), (64, CHUNK)):
         setup = make(batch_size, chunk)
-        params = 4 * sum(setup.counts().values())
-        state, logits = 4 * params, 4 * (chunk or batch_size * WINDOW) * setup.task.vocab_size
+        parameter_bytes = 4 * sum(setup.counts().values())  # float32
+        state = 4 * parameter_bytes  # parameters, two moments of Adam and the gradient
+        logits = 4 * (chunk or batch_size * WINDOW) * setup.task.vocab_size
         step = jax.jit(setup.step(), donate_argnums=0)
         shapes = jax.eval_shape(setup.create), memory.batch_shapes(setup)
         usage = step.lower(*shapes).compile().memory_analysis()

@@ -21,7 +21,7 @@ from jaxformer.runtime.command_line import Parser, command
 from jaxformer.runtime.environment import processor
 
 ROOT = Path(__file__).parents[1]
-WORDS, LINE, LINES = 50_000, 12, 10_000
+WORDS, LINE, LINES = 50_000, 12, 10_000  # different words, words on a line, lines of a write
 
 
 def write(file: Path, size: int) -> None:
@@ -29,7 +29,7 @@ def write(file: Path, size: int) -> None:
     rng = np.random.default_rng(0)
     letters = rng.choice([*"etaoinshrdlcumwfgypbvk"], (WORDS, 10))
     words = ["".join(row[:n]) for row, n in zip(letters, rng.integers(1, 11, WORDS), strict=True)]
-    share = 1 / np.arange(10, WORDS + 10)
+    share = 1 / np.arange(10, WORDS + 10)  # frequencies as in natural language (Zipf's law)
     with open(file, "w") as stream:
         while stream.tell() < size:
             drawn = rng.choice(WORDS, (LINES, LINE), p=share / share.sum())

@@ -1,10 +1,11 @@
-"""The cost of reading tokens: the first batch of a large file, and a step against data in memory.
+"""The cost of reading tokens: the first batch of a large file, and a step with data from a file.
 
     python benchmarks/text_reader.py
 
-The large file has 10 GB of tokens; it is sparse and takes no disk space. The step is that of four
-layers, n = 256, sequences of 256, a batch of 8 and a vocabulary of 8,192. It reads its batch from a
-file of 100 MB or reuses a batch in memory, alternately. Numbers are CPU seconds, medians of five.
+The large file has 10 GB of tokens; it is sparse and takes no disk space. The step trains a model of
+four layers and width 256 with sequences of 256 tokens, a batch of 8 and a vocabulary of 8,192. It
+reads its batch from a file of 100 MB or reuses a batch in memory, alternately. The time of a step
+is its CPU time, the median of five rounds.
 """
 
 import tempfile
@@ -38,6 +39,7 @@ def write_text(folder: Path, n_tokens: int, is_random: bool) -> str:
             rng = np.random.default_rng(0)
             file.write(rng.integers(0, VOCAB, n_tokens).astype("<u2").tobytes())
         file.truncate(2 * n_tokens)
+    # Three documents, one for each part: 90, 5 and 5 % of the tokens.
     cuts = [0, int(0.9 * n_tokens), int(0.95 * n_tokens), n_tokens]
     np.array(cuts[1:], "<i8").tofile(folder / "documents.bin")
     np.ones(VOCAB, "<i4").tofile(folder / "bytes.bin")
@@ -66,7 +68,8 @@ def make(name: str):
 
 
 def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096
 
 
 def main() -> None:
@@ -96,8 +99,10 @@ def compare_steps(folder: Path) -> None:
     """Prints the CPU time of a step whose batch is read from a file or is in memory."""
     setup = make(write_text(folder, 50_000_000, is_random=True))
     feed = setup.batch_at(jnp.zeros(1, jnp.uint32))
-    feed.steps_per_read, state = STEPS, setup.create()
-    rows, run = feed.read(0), jax.jit(_many(setup.step(), feed))
+    feed.steps_per_read = STEPS
+    state = setup.create()
+    rows = feed.read(0)
+    run = jax.jit(_many(setup.step(), feed))
     run(state, rows).block_until_ready()
     seconds: dict[str, list[float]] = {"from the file": [], "in memory": []}
     for i in range(1, ROUNDS + 1):

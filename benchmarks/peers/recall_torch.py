@@ -1,9 +1,9 @@
 """The peer of recall_speed.py: noisy recall in PyTorch, written as a user would write it.
 
 Model, loss and optimizer are those of the paper's public code: an nn.Linear for each matrix, logits
-at all positions, the loss at the masked ones. `batch` draws sequences token by token with numpy's
-`choice`, as that code does. `walk` is faster: torch.multinomial over the batch, position by
-position. This file does not use jaxformer.
+at all positions, and the loss where the mask is 1. `Data.batch` draws sequences token by token with
+numpy's `choice`, as that code does. `Data.walk` is faster: it draws one position of all sequences
+at a time with torch.multinomial. This file does not use jaxformer.
 """
 
 import math
@@ -15,7 +15,7 @@ from torch.nn import functional
 
 
 class Attention(nn.Module):
-    """softmax(x Wk x^T / sqrt(d)) x Wv Wo, with W_Q = 1."""
+    """softmax(x Wk x^T / sqrt(d)) x Wv Wo; the query matrix is the identity."""
 
     def __init__(self, d: int, length: int):
         super().__init__()
@@ -51,7 +51,11 @@ class Model(nn.Module):
 
 
 class Data:
-    """Batches (inputs, targets, mask). The mask is 1 at all but the first trigger of a sequence."""
+    """Batches (inputs, targets, mask) of noisy recall.
+
+    In each sequence the trigger is followed by one answer `ybar` or, with probability `alpha`, by
+    the token `noise`. The mask is 1 at each trigger of a sequence but the first, and 0 elsewhere.
+    """
 
     def __init__(self, unigram, bigram, trigger: int, noise: int, alpha: float, length: int):
         self.unigram, self.bigram = unigram / unigram.sum(), bigram
@@ -61,7 +65,7 @@ class Data:
 
     def sequence(self) -> list[int]:
         rng, vocab = self.rng, len(self.unigram)
-        ybar = rng.integers(self.noise)
+        ybar = rng.integers(self.noise)  # any token but the noise, which is the last one
         tokens = [rng.choice(vocab, p=self.unigram)]
         while len(tokens) <= self.length:
             if tokens[-1] == self.trigger:
