@@ -4,7 +4,7 @@ import difflib
 
 
 class FreeText(tuple):
-    """The choices of an argument with any value. Its only entry is the default."""
+    """The choices of an argument that accepts any text. The only entry is the default."""
 
 
 class ConfigError(ValueError):
@@ -25,8 +25,8 @@ def parse(arg: str, **choices: tuple[str, ...]) -> dict[str, str]:
 
     Args:
       arg: The text after the colon.
-      **choices: The choices of each argument; the first one is the default. The value of a
-        `FreeText` may be anything, also with commas.
+      **choices: The choices of each argument; the first one is the default. An argument with the
+        choices `FreeText` accepts any value, also one with commas.
     """
     values = {name: options[0] for name, options in choices.items()}
     given = _split(arg or "", choices)
@@ -50,11 +50,11 @@ def parse(arg: str, **choices: tuple[str, ...]) -> dict[str, str]:
 
 
 def _split(arg: str, choices: dict[str, tuple[str, ...]]) -> list[str]:
-    """Splits at commas, except at those within the value of a free argument."""
+    """Splits at commas, except at those within the value of an argument with any text."""
     items: list[str] = []
     for item in arg.split(","):
-        before = items[-1].partition("=")[0] if items else ""
-        if "=" not in item and isinstance(choices.get(before), FreeText):
+        previous_name = items[-1].partition("=")[0] if items else ""
+        if "=" not in item and isinstance(choices.get(previous_name), FreeText):
             items[-1] += f",{item}"
         elif item:
             items.append(item)

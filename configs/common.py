@@ -1,14 +1,19 @@
-"""Parts that configs share: complete configs of a training and of a figure, models, variants."""
+"""Parts that configs share: complete configs of a training and of a figure, models, variants.
+
+"The papers" are the two versions of the MixiT paper unless a function names another one.
+"""
 
 from ml_collections import ConfigDict
 
 from configs.arguments import parse as parse
 
 SCALES = ("tiny", "small", "paper")
+# The model of the papers' text, that of the authors' code, or that of their script for text.
 PRESETS = ("paper", "authors", "authors_deep")
-TEXT_BASE_LAYERS = 4  # base_layers of the authors' text trainer; it is 1 for algorithmic tasks
+TEXT_BASE_LAYERS = 4  # `base_layers` in the authors' script for text; 1 for algorithmic tasks
 
-# variant -> (mixer, partition rules); the first rule that matches a whole path decides.
+# variant -> (mixer, partition rules). The first rule that matches the whole path of a parameter
+# decides.
 VARIANTS = {
     "standard": ("softmax", ((".*", "train"),)),
     "frozen_qk": ("softmax", ((".*/(query|key)/.*", "frozen"), (".*", "train"))),
@@ -39,8 +44,10 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
             train_size=0,  # examples of a finite training set; 0: new examples at every step
             test_size=1000,
             validation_size=1000,
-            split="redraw",  # or "hash": each set is a random share of all possible examples
-            test_share=0.125,
+            # "redraw": training draws an example again if it is in a held-out set. "hash": each set
+            # is a random share of all possible examples.
+            split="redraw",
+            test_share=0.125,  # shares of the sets with split="hash"
             validation_share=0.0625,
         ),
         model=dict(),
@@ -48,7 +55,8 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
         # Rules that replace the partition from a step on: ((step, ((pattern, label), ..)), ..).
         unfreeze=(),
         optim=dict(
-            learning_rate=(1e-3,),  # validation chooses one of several; the test set reports it
+            # One rate or several. The best on validation data is evaluated on the test set.
+            learning_rate=(1e-3,),
             schedule="cosine",
             warmup=50,
             clip=1.0,  # largest norm of the gradient of all trained parameters; 0: no limit
@@ -71,7 +79,9 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
             loss_chunk=0,  # positions whose logits are in memory at a time; 0: all
             accumulate=1,  # parts of a batch, one in memory at a time; the gradient does not change
             throughput=False,  # log tokens per second, FLOPs and time waiting for data
-            signal=False,  # log each layer's cosine, effective keys and gradient at evaluations
+            # Log the cosine of tokens, the effective number of keys and the gradient of each layer
+            # at evaluations.
+            signal=False,
         ),
     )
 
@@ -94,9 +104,9 @@ def hidden_markov(scale: str, design="four_paths", sigma_perp: float = 1.0) -> d
         test_examples=400 if tiny else 1000,
         length=8 if tiny else 30,
         features=20 if tiny else 200,
-        sigma_par=1.0,
-        sigma_perp=sigma_perp,
-        hardness=10.0,
+        sigma_par=1.0,  # deviation of the noise in the span of the two state vectors
+        sigma_perp=sigma_perp,  # deviation of the noise perpendicular to this span
+        hardness=10.0,  # factor of the attention scores before the softmax
         readout="last",  # as in the authors' code; their text has "first"
     )
 
@@ -107,14 +117,17 @@ def adamw(weight_decay: float = 1e-3) -> dict:
 
 
 def set_split(config: ConfigDict) -> None:
-    """Sets the split by hash, or with an authors' preset theirs: no short examples in training."""
+    """Sets the split of the preset: "hash", or "redraw" as in the authors' code.
+
+    With "redraw", kinds with few examples, such as short strings, may occur in held-out sets only.
+    """
     config.data.split = "hash" if config.arguments.preset == "paper" else "redraw"
 
 
 def set_budget(
     config: ConfigDict, steps: int, rates: tuple, mixing_steps: int, mixing_rates: tuple
 ) -> None:
-    """Sets steps and learning rates; MixiT, which learns slowly, has different ones."""
+    """Sets steps and learning rates. MixiT learns slowly and has those with the prefix mixing_."""
     if config.arguments.variant == "mixit":
         steps, rates = mixing_steps, mixing_rates
     config.train.steps, config.optim.learning_rate = steps, rates
@@ -122,7 +135,7 @@ def set_budget(
 
 
 def raise_rates_of_embeddings(config: ConfigDict) -> None:
-    """Sets higher learning rates (the best is near .1) if only the embeddings are trained."""
+    """Sets higher learning rates if only embeddings are trained; the best rate is then near .1."""
     if config.arguments.variant in ("random", "random_mixit"):
         config.optim.learning_rate = (1e-2, 3e-2, 1e-1, 3e-1)
 
@@ -138,8 +151,9 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         heads=heads,
         mlp_width=4 * width,
         mixer=mixer,
-        # Standard deviation of MixiT's W: theory 1/sqrt(nm), head 1/sqrt(n_h m), token 1/sqrt(m),
-        # spread (a value per head between the last two, as in the authors' code), or a number.
+        # Standard deviation of MixiT's mixing matrix W, for width n, width n_h of a head and m
+        # tokens: theory 1/sqrt(nm), head 1/sqrt(n_h m), token 1/sqrt(m), or a number. With spread,
+        # each head draws a value between head and token, as in the authors' code.
         mixing_scale="spread",
         mixing_identity=True,
         sink_head=False,
@@ -147,7 +161,7 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         causal=True,  # False: tokens attend to all positions, in softmax and in fixed mixing
         use_bias=False,
         act="silu",
-        # fan_in: 1/sqrt(inputs). The papers' 0.02 makes frozen attention uniform at n = 64.
+        # fan_in: 1/sqrt(inputs). The papers' 0.02 makes frozen attention uniform at width 64.
         init_std="fan_in",
         qk_init_std="fan_in",
         embed_init_std=1.0,
@@ -187,20 +201,25 @@ def authors(fixed: bool, deep: bool, base_layers: int = 1) -> dict:
     Args:
       fixed: Whether the decoder is MixiT.
       deep: Whether depth_alpha is 1, as in their script for text; it is 0 for algorithmic tasks.
-      base_layers: The depth at which depth_alpha has no effect.
+      base_layers: The number of layers at which depth_alpha has no effect.
     """
     fields: dict = dict(use_bias=True)  # explains the parameter counts of Table 4
-    fields |= dict(depth_alpha=1.0, base_layers=base_layers) if deep else {}
+    if deep:
+        fields |= dict(depth_alpha=1.0, base_layers=base_layers)
     if fixed:
         # The authors' code never sets the base of the MLP's last map, which is 1 by default.
         fields |= dict(sink_head=True, act="shaped_leaky", base_width=512.0, base_mlp_width=1.0)
         fields |= dict(mixing_scale="token" if deep else "spread", mixing_identity=not deep)
-        fields |= {} if deep else dict(residual_scale=0.5**0.5, branch_scale=0.5**0.5)
+        if not deep:
+            fields |= dict(residual_scale=0.5**0.5, branch_scale=0.5**0.5)
     return fields
 
 
 def masked_text(*, window: int) -> dict:
-    """Returns the task of masked language modelling on the packaged chain, or on a file `text`."""
+    """Returns the task of masked language modelling. `text` names a file.
+
+    An empty `text` is the packaged bigram chain, a Markov chain of characters.
+    """
     return dict(
         name="masked_text",
         text="",
@@ -213,12 +232,13 @@ def masked_text(*, window: int) -> dict:
 def prepared_text(
     name: str, tokens: str = "", fingerprint: str = "", documents: bool = False, **more
 ) -> dict:
-    """Returns a task on prepared text; `more` are the window and the fields of this task only."""
+    """Returns a task on prepared text; `more` are the window and the task's other fields."""
     return dict(
         name=name,
-        tokens=tokens,  # a folder written by experiments/prepare.py; "" is the packaged chain
+        tokens=tokens,  # a folder written by experiments/prepare.py; "": the packaged bigram chain
         fingerprint=fingerprint,  # checksum that the tokens must have; "" accepts any
-        documents=documents,  # the beginning of each document, padded, instead of windows
+        # Whether an example is the padded beginning of a document instead of a window of the text.
+        documents=documents,
         **more,
     )
 
@@ -226,18 +246,18 @@ def prepared_text(
 def encoder(
     config: ConfigDict, *, width: int, layers: int, heads: int, beta: float, alpha_sa: float
 ) -> None:
-    """Sets config.model: the post-norm encoder of arXiv 2505.24333 with its variances."""
+    """Sets config.model: the post-norm encoder of arXiv 2505.24333, with the paper's variances."""
     config.model = dict(
         name="encoder",
         width=width,
         layers=layers,
         heads=heads,
-        beta=beta,  # scores have standard deviation beta sqrt(ln T)
-        alpha_sa=alpha_sa,
-        alpha_mlp=1.0,
-        sigma_v2=0.2,
-        sigma_w2=0.2,
-        sigma_b2=4e-4,
+        beta=beta,  # scores of T tokens have the standard deviation beta sqrt(ln T)
+        alpha_sa=alpha_sa,  # strength of the skip connection around attention
+        alpha_mlp=1.0,  # strength of the skip connection around the MLP
+        sigma_v2=0.2,  # variance times fan-in of the value weights
+        sigma_w2=0.2,  # variance times fan-in of the MLP weights
+        sigma_b2=4e-4,  # variance of the MLP biases
         activation="relu",
         causal=False,
         scan=False,  # True: one compiled block for all layers, with the same results
@@ -247,7 +267,10 @@ def encoder(
 
 
 def _complete(**sections) -> ConfigDict:
-    """Returns a config whose arguments are locked: they are labels of the fields they chose."""
+    """Returns a config with locked arguments.
+
+    The arguments only record how the other fields were chosen, so changing them would do nothing.
+    """
     config = ConfigDict(sections)
     config.arguments.lock()
     return config

@@ -1,4 +1,8 @@
-"""Configs for the recipe `recall`: noisy in-context recall."""
+"""Configs for the recipe `recall`: noisy in-context recall.
+
+In noisy recall a trigger is followed by the answer or, with probability alpha, by a noise token. F1
+and F2 are the feed-forward layers of the two layers.
+"""
 
 from ml_collections import ConfigDict
 
@@ -61,12 +65,14 @@ def recall(
     )
     config.train.update(batch_size=64, steps=300, eval_every=100)
     config.recall = dict(
-        probe_every=20,
+        probe_every=20,  # steps between two measurements on clean and on noisy data
         early=20,  # first steps on each kind of data; every second one is probed
         pretrain_steps=0,  # steps on clean data (alpha = 0) before the noisy ones
-        truncate=("block_1/mlp/in",),
-        fractions=(0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0),
-        followed=(),  # fractions at which the last of `truncate` is probed during training
+        truncate=("block_1/mlp/in",),  # matrices that are cut to a lower rank after training
+        fractions=(0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0),  # of the rank; 0: without the matrix
+        # Fractions at which the model with the last matrix of `truncate` cut is also probed during
+        # training.
+        followed=(),
     )
     if arguments["scale"] == "tiny":
         config.n_seeds = 1

@@ -17,11 +17,12 @@ MLPs. At small scale this holds only up to a share of .4 (50,000 parameters) or 
 larger shares the width that remains, 27 or 53, is below the 65 symbols of the text. Standard errors
 over seeds are .02. With 800,000 parameters the width is 107 or more at every share.
 
-The text is drawn from the packaged bigram chain; `floor` is the loss of the chain itself. The paper
-gives no sizes. Each of the two layers has attention with 3 d^2 parameters and an MLP with 2 m d^2,
-so the share of MLPs is 2m / (3 + 2m) for a multiplier m, and the width d follows from the total.
-Each cell uses the best of five learning rates. `gain` is the loss at share 0 minus that at another
-share with the same seed. A cell that diverges at every rate is reported and left out.
+The text is drawn from the packaged bigram chain; `floor` is the loss of the chain itself (the last
+column). The paper gives no sizes. Each of the two layers has attention with 3 d^2 parameters and an
+MLP with 2 m d^2 parameters, for width d and multiplier m. The share of MLPs is therefore
+2m / (3 + 2m), and d follows from the total. Each number is that of the best of five learning rates.
+`gain` is the loss at share 0 minus that at another share with the same seed. A model that diverges
+at every rate is reported and left out.
 """
 
 from configs import common

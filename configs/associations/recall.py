@@ -25,12 +25,13 @@ attention learns the answer later, and cutting F2 out (LASER) restores the answe
 the end, attention is .84 on the answer and .05 on the noise. Standard errors of the table are at
 most .011.
 
-Probabilities are those on clean data, averaged over the last three probes. Metrics with `gain` or
-`drop` compare a cut model with the full one. `noise_first` is whether the noise passed 0.3 before
-the answer, `p_noise_peak` the largest probability of the noise in the first 20 steps,
-`late_change/..` a change in the last quarter of training. `attention_difference` is the attention
-on the answer minus that on the noise. protocol=quick has a learning rate of .1 and stops early;
-protocol=plateau trains at the paper's largest rate until the metrics are constant.
+Probabilities are those on clean data, averaged over the last three probes (measurements during
+training). Metrics with `gain` or `drop` compare a cut model with the full one. `noise_first` is
+whether the probability of the noise passed 0.3 before that of the answer. `p_noise_peak` is the
+largest probability of the noise in the first 20 steps, `late_change/..` a change in the last
+quarter of training, and `attention_difference` the attention on the answer minus that on the noise.
+protocol=quick has a learning rate of .1 and stops early; protocol=plateau trains at the paper's
+largest rate until the metrics are constant.
 docs/associations.md lists the figures and the conventions, which are those of the authors' code.
 """
 

@@ -9,9 +9,9 @@ small  16 to 128 symbols, up to 512 samples,        2 CPU minutes   both need ab
        8 seeds
 paper  the same as small                            2 CPU minutes   both need about 3 samples
 
-Both layers make one gradient step on the given number of samples. They suffice if the margin of the
-noise, its logit minus the largest other logit, reaches half of its value in Theorem 1 (arXiv
-2406.03068). Below that theorem the paper observes that the feed-forward layer needs a constant
+Both layers make one gradient step on the given number of samples. The samples suffice if the margin
+of the noise, its logit minus the largest other logit, reaches half of its value in Theorem 1 (arXiv
+2406.03068). After that theorem the paper observes that the feed-forward layer needs a constant
 number of samples, and attention a number that grows like the number of symbols. A sequence has four
 times as many tokens as there are symbols.
 """

@@ -13,9 +13,10 @@ Each row of the result compares one statement with a measurement. The statement 
 with a corrected constant, or it fails. docs/associations.md explains those that do not hold.
 Statements about how often a token occurs have their own sizes (1,000 symbols at small scale).
 
-The tolerance is 2 % for limits and 4 % for Theorem 1. For Theorem 2 it is 12 % with 256 symbols,
-because its error is of order 1 / symbols (6 % there). In the statements, T is the number of tokens,
-N the number of symbols without the noise, and alpha the probability of the noise.
+The tolerance is 2 % for limits and 4 % for Theorem 1. For Theorem 2, which is tested with 256
+symbols, it is 12 %: the formulas of the theorem have errors of order 1 / symbols. In the
+statements, T is the number of tokens, N the number of symbols without the noise, and alpha the
+probability of the noise.
 """
 
 from configs import common

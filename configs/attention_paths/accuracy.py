@@ -23,9 +23,9 @@ and how to combine them, and that the other three paths alone are at chance. For
 hold.
 
 Standard errors are .007 for the GP limit and .002 at width 10. Accuracies sampled from the exact
-posterior agree with the theory within .004. Paths alone keep the prefactor 1/4 of the kernel of
-four paths. The label is read from the last token, as in the authors' code; the text reads the first
-one (--config.figure.task.readout=first), which works as well.
+posterior agree with the theory within .004. The kernel of one or two paths alone keeps the
+prefactor 1/4 of the kernel of four paths. The label is read from the last token, as in the authors'
+code; the text reads the first one (--config.figure.task.readout=first), which works as well.
 """
 
 from configs import common

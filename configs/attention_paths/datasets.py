@@ -9,12 +9,12 @@ paper  the paper's task, 30 data sets                    5 CPU minutes     see R
 
 The run tests five claims of the paper:
 
-- Width 10 is better than the limit of infinite width (the GP limit).
-- Width 10 is better than the good path alone, the one that computes the label.
+- A network of width 10 is better than the limit of infinite width (the GP limit).
+- A network of width 10 is better than the good path alone, the one that computes the label.
 - The good and the denoising path, which sees only the noise, help each other already in the GP
   limit, and "the boost is even higher in the renormalized regime" of finite width.
 - Adversarial paths are suppressed as the width falls.
-- All of this is clearer with noisier data.
+- The four effects above are clearer with noisier data.
 
 Every number is a mean over data sets that no other config uses (seeds from 100 on). Differences are
 taken on the same data set, so their standard errors exclude the variation between data sets.

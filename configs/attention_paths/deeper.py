@@ -8,8 +8,8 @@ small  the paper's task, 3 data sets     10 CPU seconds   GP limit .877, width 1
 paper  3 data sets, 5 widths             1 CPU minute     GP limit .877, width 10 .957
 
 Each of the three layers has three heads, of which one is good and two are random. The network finds
-them: the good head of every layer has the highest score of its layer. Path 111, which passes only
-good heads, has the largest entry of the order parameter U. The GP limit is infinite width.
+the good heads: each has the highest score of its layer. Path 111, which passes only good heads, has
+the largest entry of the order parameter U. The GP limit is infinite width.
 
 The paper shows such networks only for one-shot classification (configs/attention_paths/oneshot.py
 with --config.model.heads=3,3,3 or 8,8), where the good heads are not known.

@@ -8,9 +8,10 @@ small  the paper's task, widths 10 to 1,000,     90 CPU seconds  see RESULTS.md
        5 data sets
 paper  the same with 10 data sets                3 CPU minutes   see RESULTS.md
 
-The paper's text defines U = <V V'>, where V contains the input projection. Exactly, the mean of V
-V'/n is E[U - U G U / n], with n input features and the gradient G of the energy. The two therefore
-agree only if n is far above the width. The run measures the distance of the two matrices.
+The paper's text defines U = <V V'>. V are the effective weights of the paths, which contain the
+input projection. The exact mean of V V'/n is E[U - U G U / n], with n input features and the
+gradient G of the energy. It agrees with the mean of U only if n is far above the width. The run
+measures the distance of these two matrices.
 """
 
 from configs import common

@@ -8,10 +8,10 @@ small  the paper's task, 3 data sets         5 CPU seconds    .80  .57  1  .10 a
 paper  10 data sets                          15 CPU seconds   .80  .59  1  .10 at width 10
 
 The heads are in the order: first and second of layer 1, first and second of layer 2. The score of a
-head is the sum of the absolute entries of the order parameter U over all pairs of paths that pass
-the head, divided by the largest such sum. At width 1000 the scores hardly differ (.96, .95, 1, .92,
-10 data sets). Pruning sets rows and columns of U to zero without solving for U again. For trained
-networks see configs/attention_paths/oneshot.py.
+head is the sum of the absolute entries of the order parameter U over all pairs of paths of which at
+least one passes the head, divided by the largest such sum. At width 1000 the scores hardly differ
+(.96, .95, 1, .92, 10 data sets). Pruning a head sets the rows and columns of its paths in U to
+zero; the rest of U stays as it is. For trained networks see configs/attention_paths/oneshot.py.
 
 Your own data: --config.data.file=my.npz, with the arrays `attentioned` (examples, paths, features),
 `heads` and `labels`, or with `tokens`, `attention_1`, `attention_2` and `labels`. All arrays of

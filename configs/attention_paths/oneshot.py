@@ -22,10 +22,12 @@ paper  all of Omniglot through the extra       GPU hours        none recorded
     accuracy without the three heads of lowest score     .757 (of highest score: .676)
     accuracy of comparing pixels                         .703
 
-The GP limit is the Bayesian network of infinite width. The paper makes three claims: on new classes
-a finite width beats it; the order parameter resembles that of the trained network; and head scores
-predict which heads can be pruned. The small scale needs images_background_small1.zip and
-images_background_small2.zip from github.com/brendenlake/omniglot.
+The GP limit is the Bayesian network of infinite width. The paper makes three claims. On new classes
+a finite width beats the GP limit. The theory's order parameter resembles that of the trained
+network. Head scores predict which heads can be pruned.
+
+The small scale needs images_background_small1.zip and images_background_small2.zip from
+github.com/brendenlake/omniglot.
 
 The Bayesian network has the queries and keys that gradient descent learned, and new values. Its
 temperature is chosen on validation classes, separately for each width and the GP limit; at a

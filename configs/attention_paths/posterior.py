@@ -13,7 +13,7 @@ small  the paper's task, width 10,           collapsed 20 CPU seconds,  good 13.
 paper  the same, 10 chains of 1,000 draws    collapsed 1 CPU minute,    the same; accuracy 95.5 %
                                              weights hours
 
-The order parameter U = <v v^T>/N, for width N, says which attention paths the network uses and how
+The order parameter U = <v v^T>/N, for width N, shows which attention paths the network uses and how
 it combines them. The theory (12.00, 6.85, -4.65 at width 10) is a saddle point and differs from the
 exact mean by effects of order 1/N. U leaves out the input projection, as in the authors' code.
 `U_effective` in arrays.npz includes it (13.9, 7.5, -5.6); the paper's text equates the two, which
@@ -49,7 +49,7 @@ def get_config(arg: str = ""):
     config.task = common.hidden_markov(config.arguments.scale)
     config.posterior = dict(
         method=config.arguments.variant,
-        width=(10,),  # one width for all layers, or N_1 .. N_{L+1}
+        width=(10,),  # one width for all layers, or a width for each: N_1 .. N_{L+1}
         temperature=0.01,
         draws=1000,  # in all chains together
         warmup=300,  # steps of each chain before its first draw
@@ -58,13 +58,16 @@ def get_config(arg: str = ""):
         max_tree_depth=10,
         target_accept=0.8,
         chunk=100,  # largest number of steps in one dispatch
-        least_ess=0.0,  # effective draws in bulk and tails at which sampling ends; 0: `draws`
-        most_draws=100_000,  # in all chains together, however few are effective
+        # Effective draws in the bulk and in the tails at which sampling ends; 0: it ends after
+        # `draws`.
+        least_ess=0.0,
+        most_draws=100_000,  # in all chains together; sampling ends there even below `least_ess`
     )
     if config.arguments.scale == "tiny":
         config.posterior.update(width=(5,), temperature=0.1)
     if config.arguments.variant == "weights":
-        # With fewer, some seeds have too few effective draws or a divergence and are not trusted.
+        # With fewer draws, some seeds have too few effective draws or a divergence, and are not
+        # trusted.
         config.posterior.update(draws=1500, warmup=300, chains=1, max_tree_depth=12)
         if config.arguments.scale == "tiny":
             config.posterior.update(draws=600, warmup=400, target_accept=0.99)

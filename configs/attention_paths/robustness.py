@@ -3,7 +3,7 @@ r"""Does a second path remove the noise that the first path lets through? (arXiv
     python experiments/run.py --config=configs/attention_paths/robustness.py:scale=small
 
 scale  sizes                                       time             expected accuracy at noise 5
-tiny   8 tokens, 20 features, noise 1 and 5        5 CPU seconds    none: negative correlation only
+tiny   8 tokens, 20 features, noise 1 and 5        5 CPU seconds    none; negative correlation in U
 small  the paper's task, noise 1 to 8, 3 data      20 CPU seconds   GP limit .817, width 10 .944
        sets
 paper  8 data sets                                 1 CPU minute     GP limit .825, width 10 .946
@@ -18,7 +18,7 @@ paper  8 data sets                                 1 CPU minute     GP limit .82
 
 The network has two paths: the good one computes the label, the denoising one sees only its noise.
 The paper claims that with strong noise perpendicular to the label the good path alone fails, and
-the combination of both does not. U is the order parameter, which has a row and a column for each
+that both paths together do not. U is the order parameter, which has a row and a column for each
 path. The second head has random attention in the paper's text and uniform attention in the authors'
 script; the run shows both.
 """

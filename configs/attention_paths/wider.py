@@ -8,9 +8,9 @@ small  the paper's task, 3 data sets     20 CPU seconds   GP limit .676, width 1
 paper  3 data sets, 5 widths             1 CPU minute     GP limit .676, width 10 .789
 
 Each of the two layers has eight heads, of which one is good and seven are random. At width 10 the
-network finds them: path 11, which passes both good heads, has the largest entry of the order
+network finds the good heads: path 11, which passes both, has the largest entry of the order
 parameter U. But 49 of the 64 paths pass no good head and cost accuracy: with the four paths of
-configs/attention_paths/accuracy.py it is .954. The GP limit is infinite width.
+configs/attention_paths/accuracy.py the accuracy is .954. The GP limit is infinite width.
 
 The paper shows such networks only for one-shot classification (configs/attention_paths/oneshot.py
 with --config.model.heads=3,3,3 or 8,8), where the good heads are not known.

@@ -18,10 +18,10 @@ At 10 digits a trivial predictor that knows only the position scores 19.3 %. One
 current token scores 24.6 %. The published accuracies of random transformers, 22.9 and 23.5 %, are
 therefore no better than a trivial predictor.
 
-MixiT needs many random matrices with large entries. With 4 heads instead of 16, one seed of three
-stays at 65 %. With --config.model.mixing_scale=theory MixiT ends at 70 %. The metric
-`accuracy/carries=2` is the accuracy on sums with two carries. The authors neither train nor score
-the units digit; --config.task.scored=strict scores it too.
+MixiT needs many heads, each with a random matrix, and large entries of these matrices. With 4 heads
+instead of 16, one seed of three stays at 65 %. With --config.model.mixing_scale=theory MixiT ends
+at 70 %. The metric `accuracy/carries=2` is the accuracy on sums with two carries. The authors
+neither train nor score the units digit; --config.task.scored=strict scores it too.
 """
 
 from configs import common

@@ -3,7 +3,8 @@ r"""Do tokens become more alike with depth, and less so in MixiT? (MixiT paper, 
     python experiments/run.py --config=configs/mixit/covariance_depth.py:scale=small
 
 when    initialisation | trained (each depth is trained on text, then measured on held-out text)
-trains  all (what MixiT trains: everything but the mixing) | embeddings (as the random transformer)
+trains  all (MixiT trains everything but the mixing) | embeddings (MixiT trains only embeddings and
+        positions; the random transformer always trains only embeddings)
 preset  paper (the text) | branches (the text, with branches scaled by 4 / layers) |
         authors (their code: skips scaled by 1/sqrt(2)) |
         authors_deep (their script for text: branches scaled by 4 / layers, and more)
@@ -24,9 +25,9 @@ MixiT. `covariance` is the paper's measure, which also depends on the length of 
 `_mixit_below` compares the two models at every depth. The paper's own row is not monotone in depth.
 
 Table 6 has networks trained on Wikitext. Here `figure.text` names the text; the default is the
-packaged bigram chain. A network whose loss ends above that of token frequencies has learned nothing
-about depth, and the run reports this. At initialisation, tokens follow Zipf's law and states are
-measured before the final norm.
+packaged bigram chain. A network whose loss ends above that of token frequencies is too badly
+trained for a comparison of depths, and the run reports it. At initialisation, tokens follow Zipf's
+law and states are measured before the final norm.
 """
 
 from configs import common
@@ -60,7 +61,7 @@ def get_config(arg: str = ""):
         scale=common.SCALES,
         preset=(*common.PRESETS, "branches"),
     )
-    trained, whole = arguments["when"] == "trained", arguments["trains"] == "all"
+    trained, all_are_trained = arguments["when"] == "trained", arguments["trains"] == "all"
     sizes = (TRAINED if trained else INITIALISATION)[arguments["scale"]]
     fields = dict(
         width=sizes["width"],
@@ -96,7 +97,7 @@ def get_config(arg: str = ""):
             text="",
             rules=dict(
                 random=common.VARIANTS["random"][1],  # embeddings only
-                mixit=common.VARIANTS["mixit" if whole else "random_mixit"][1],
+                mixit=common.VARIANTS["mixit" if all_are_trained else "random_mixit"][1],
             ),
             learning_rates=(3e-3, 1e-2),
             batch_size=16,

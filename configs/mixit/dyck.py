@@ -15,11 +15,11 @@ paper  up to 40 pairs, width 512, 4 layers,  hours on a GPU     published: Stand
        64 heads, 3 seeds                                        Frozen-QK 97.4 %, MixiT 96.2 %
 
 Counting is almost enough. At 40 pairs, a predictor that compares the numbers of "(" and ")" scores
-93.5 %. If it also looks at the first and last symbol it scores 97.8 %. The published accuracies are
-no higher. `accuracy_hard` is the accuracy on unbalanced strings with equal numbers, where counting
-is always wrong.
+93.5 %. With the first and the last symbol as well, it scores 97.8 %. The published accuracies are
+no higher. `accuracy_hard` is the accuracy on unbalanced strings with as many "(" as ")", where
+counting is always wrong.
 
-The paper's "length 40" means 20 pairs if it counts parentheses: --config.task.pairs=20. With the
+If the paper's "length 40" counts parentheses, it means 20 pairs: --config.task.pairs=20. With the
 authors' split (--config.data.split=redraw) short strings occur only in the test set, and Frozen-QK
 ends at 95 ± 2 % (docs/mixit.md). Metrics such as `accuracy/length=1-2` give the accuracy by length.
 """

@@ -16,14 +16,14 @@ paper  at most 16 hops, 99 tokens,           hours on a GPU     published: Stand
                                                                 Frozen-QK 96.73 %, MixiT 48.58 %
 
 One hop finds the last earlier occurrence of a letter and returns the letter after it. Every
-position is scored, so trivial predictors score high. At the paper's sizes the best constant for
-each number of hops and position scores 42.2 %; one that also knows the current letter scores
-49.3 %. MixiT's published 48.58 % lies between them. `accuracy_existing` excludes questions whose
-answer is "no such letter".
+position is scored, so trivial predictors score high. At the paper's sizes, a predictor that knows
+only the number of hops and the position scores 42.2 %. One that also knows the current letter
+scores 49.3 %. MixiT's published 48.58 % lies between them. `accuracy_existing` excludes questions
+whose answer is "no such letter".
 
 At small scale MixiT reaches 86 % with --config.train.steps=8000. A single hop needs no composition
-of layers. For that, add --config.task.max_hops=4 --config.model.layers=4 --config.train.steps=6000
-and read `accuracy_existing/hops=4`.
+of layers. For a task that does, add --config.task.max_hops=4 --config.model.layers=4
+--config.train.steps=6000 and read `accuracy_existing/hops=4`.
 """
 
 from configs import common

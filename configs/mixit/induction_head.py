@@ -9,7 +9,7 @@ scale  sizes                                 time              expected attentio
 tiny   width 64, up to 6 pairs, one seed     20 CPU seconds    none: a test run
 small  width 64, up to 8 pairs, 3 seeds,     40 CPU seconds    pairing .58 ± .02, induction
        2 learning rates                                        .923 ± .010 (over 8 seeds)
-paper  width 1024, up to 30 pairs,           hours on a GPU    the paper claims that it does
+paper  width 1024, up to 30 pairs,           hours on a GPU    the paper claims that one forms
        256 symbols
 
 The run trains on retrieval (configs/mixit/retrieval.py) and measures the attention of the chosen
@@ -18,7 +18,7 @@ networks on the test set. `pairing/layer 1` is the attention from a value in the
 head of the layer. `pairing_by_chance` and `induction_by_chance` are their values for uniform
 attention.
 
-Three metrics give the accuracy without some heads of the layer with the strongest induction head:
+Three metrics give the accuracy when heads are cut in the layer of the strongest induction head:
 `accuracy/strongest head cut` (.989 for Frozen-QK), `accuracy/weakest head cut` (.999) and
 `accuracy/all heads cut` (.072). The figure shows the attention maps for one sequence.
 experiments/look.py draws the same for any finished run of a decoder.

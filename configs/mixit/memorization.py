@@ -15,12 +15,12 @@ paper  512 x 512 entries, width 1024               hours on a GPU     published:
                                                                       and MixiT 100 %
 
 The accuracy is that on the table itself. `bits_per_parameter` is the paper's measure: size^2
-log2(size) times accuracy, divided by the number of trained parameters. `bits_per_parameter_by_loss`
-uses the cross-entropy instead of the accuracy: the bits that a code based on the network would
-save.
+log2(size) times accuracy, divided by the number of trained parameters, for a table of size x size
+entries. `bits_per_parameter_by_loss` uses the cross-entropy instead of the accuracy: the bits that
+a code based on the network would save.
 
-The networks are large for the table. It needs .17 to .50 bits of each trained parameter at small
-scale, and .07 in the paper. Every variant but random_mixit learns the small table, so here bits per
+The networks are large for the table. At small scale the table needs .17 to .50 bits of each trained
+parameter, in the paper .07. Every variant but random_mixit learns the small table, so here bits per
 parameter measure the table and not the capacity, which configs/mixit/capacity.py measures. Narrower
 networks, --config.model.width=24 --config.model.mlp_width=96, need more bits per parameter.
 """

@@ -15,8 +15,9 @@ paper  p = 599, 40,000 sampled pairs,          hours on a GPU    published: Stan
        width 512, 3 seeds                                        and MixiT 100 %
 
 The test set has pairs (a, b) that do not occur in training. At p = 31, with 860 training pairs,
-every variant memorises them and most seeds do not generalise. At p = 97 they do, with 93 % of all
-pairs, a weight decay of 0.1 and high learning rates. p need not be prime.
+every variant memorises the pairs and most seeds do not generalise. At p = 97 the seeds generalise
+if training has 93 % of all pairs, a weight decay of 0.1 and high learning rates. p need not be
+prime.
 
 The paper trains on 40,000 pairs, which are 11 % of all 358,801 for its p = 599. The same share at p
 = 97 is --config.data.train_size=1034. The authors' code has p = 199 by default, with 39,601 pairs.

@@ -11,7 +11,7 @@ tiny   width 64, up to 6 pairs, 32 symbols,     15 CPU seconds     98 % with fan
 small  width 64, up to 8 pairs, 64 symbols,     1 to 2 CPU min     99.9 % with fan_in,
        3 seeds, 2 learning rates                                   40.4 % with 0.02
 paper  width 1024, up to 30 pairs, 256          hours on a GPU     published: 97.0 % (Table 2);
-       symbols, 40,000 examples                                    the authors' scale is 0.02
+       symbols, 40,000 examples                                    the authors' code has 0.02
 
 The run trains Frozen-QK, whose queries and keys keep their initial values, on retrieval. At
 initialisation the logits of attention have a standard deviation of width x std^2: 1 for fan_in at
@@ -19,10 +19,10 @@ every width, but with 0.02 only 0.026 at width 64 and 0.41 at width 1024. Attent
 logits is nearly uniform, and only the gains of the norms can sharpen it. Logits of 4 (std=0.25 at
 width 64) let each query attend to one random token.
 
-The papers print no scale. At small scale, guessing one of the values in the context scores 37.4 %.
-With 0.02 the model copies values of the context (`in_context` is 1) but does not find the right
-one. An earlier measurement with one learning rate, one seed and 500 steps gave 42 % with 0.02, 98 %
-with fan_in and 51 % with 0.25.
+The papers print no standard deviation of these weights. At small scale, guessing one of the values
+in the context scores 37.4 %. With 0.02 the model copies values of the context (`in_context` is 1)
+but does not find the right one. An earlier measurement with one learning rate, one seed and 500
+steps gave 42 % with 0.02, 98 % with fan_in and 51 % with 0.25.
 """
 
 from configs import common

@@ -52,7 +52,8 @@ def get_config(arg: str = ""):
             config, 1000, (3e-3, 1e-2), mixing_steps=4000, mixing_rates=(1e-3, 3e-3, 1e-2)
         )
     elif config.arguments.scale == "paper":
-        # The published numbers come from code whose queries have symbols of their own.
+        # In the authors' code, which gave the published numbers, queries and keys have different
+        # symbols.
         format = "paper" if config.arguments.preset == "paper" else "authors"
         config.task.update(max_pairs=30, vocab=256, format=format)
         common.decoder(config, width=1024, layers=2, heads=4)

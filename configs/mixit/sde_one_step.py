@@ -12,8 +12,9 @@ paper  4, 6 and 8 tokens, width 100,          minutes          the same
 
 The run samples Phi, the matrix of inner products of tokens, after one layer. The paper's equation
 (2.4) omits the identity in the drift, and its limit keeps only the leading order in 1/width. With
-the identity and the covariance at finite width (theory.covariance_sde.coefficients) only sampling
-noise remains. `covariance_error_leading_order` is the error of the leading order, about 1/width.
+the identity and the covariance at finite width (theory.covariance_sde.coefficients), samples and
+formulas differ only by sampling noise. `covariance_error_leading_order` is the error of the leading
+order, about 1/width.
 """
 
 from configs import common

@@ -7,8 +7,8 @@ thaw     never (Frozen-QK) | at_100 | at_200 | at_300 | always (Standard)
 scale  sizes                                   time               expected test accuracy
 tiny   width 64, up to 6 pairs, 32 symbols,    20 CPU seconds     95 % or more
        400 steps
-small  width 64, up to 12 pairs, 64 symbols,   90 CPU seconds     `never` is below the others,
-       3 seeds                                                    which learn the task
+small  width 64, up to 12 pairs, 64 symbols,   90 CPU seconds     all but `never` learn the task;
+       3 seeds                                                    `never` is below them
 paper  width 1024, up to 30 pairs,             hours on a GPU     an open question of the papers
        256 symbols
 

@@ -23,8 +23,8 @@ fresh sequences, divided by the variance of the target; the theorem is about the
 
 The paper leaves out three limits:
 
-- Frozen-QK has no positions. Its error for "the token before" stays at 0.70 with any number of
-  heads, even with the ReLU units. The theorem needs positions.
+- Frozen-QK has no positions, which the theorem needs. Its error for "the token before" stays at
+  0.70 with any number of heads, even with the ReLU units.
 - At the first token each head returns that token. Only the ReLU units are not linear there.
 - With ReLU units MixiT is not linear either: its error for the maximum falls from 0.54 to 0.20
   (Frozen-QK: 0.11).

@@ -4,7 +4,7 @@ r"""Trains chosen parts of a published model on a text and freezes all others.
 
 source  a published model, as `jaxformer.load` reads it: a folder with config.json and safetensors,
         a GGUF file, "package:NAME" of an installed package with weights, or a name on the hub.
-        Without it, the model is random and tiny and needs no file
+        The default, an empty source, is a random tiny model that needs no file
 free    a pattern of the modules or parameters to train, such as block_9/mlp or
         "block_(28|29)/mlp" (in quotes)
 tokens  the prepared text: a path or a name in runs/data
@@ -18,8 +18,8 @@ Prepare the text with the tokenizer of the model:
 
     python experiments/prepare.py --dataset text:FILE --tokenizer FOLDER --out TOKENS
 
-Frozen parameters do not change by a single bit and have neither gradients nor optimizer state. The
-logits are computed for a few positions at a time, so a large vocabulary needs little memory.
+Frozen parameters do not change at all and have neither gradients nor optimizer state. The logits
+are computed for a few positions at a time, so a large vocabulary needs little memory.
 `jaxformer.load(WORKDIR)` returns the trained model. The time of the small scale is that of a model
 with 135 million parameters. No paper has these runs.
 """
@@ -45,7 +45,7 @@ def get_config(arg: str = ""):
     config.partition = ((f"({arguments['free']})(/.*)?", "train"), (".*", "frozen"))
     config.data.update(test_size=64, validation_size=64)
     config.optim.update(learning_rate=(1e-4,), warmup=10)
-    # One member at a time without a copy of its parameters.
+    # There is one member. "map" would need a second copy of its parameters, "vmap" does not.
     config.train.update(batch_size=4, steps=100, eval_every=50, loss_chunk=128, members="vmap")
     if arguments["scale"] == "tiny":
         config.task.window = 32

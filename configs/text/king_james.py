@@ -15,9 +15,9 @@ small  BPE of 1,024 tokens, width 48,        5 CPU minutes      below that of a 
        3 seeds
 paper  12 layers, width 512                  hours on a GPU     not yet run
 
-The Bible has 4.1 MB, four times as many as the tiny Shakespeare of configs/text/lm.py. The Debian
-package bible-kjv-text has it: the program `bible` prints it. Leave out the verse numbers, put a
-blank line between chapters, and prepare it once:
+The Bible has 4.1 MB, four times as many as the tiny Shakespeare of configs/text/lm.py. The program
+`bible` of the Debian package bible-kjv-text prints it. Leave out the verse numbers, put a blank
+line between chapters, and prepare the text once:
 
     python experiments/prepare.py --dataset text:king_james.txt --tokenizer bpe:1024 \
         --out runs/data/king-james-bpe1024

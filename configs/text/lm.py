@@ -23,11 +23,11 @@ Prepare the text of the small scale once (docs/data.md has the texts of the pape
     python experiments/prepare.py --dataset text:tinyshakespeare.txt --tokenizer bpe:1024 \
         --out runs/data/tinyshakespeare-bpe1024
 
-For any other text add --config.task.tokens=FOLDER, and an empty --config.task.fingerprint= if the
-config has a fingerprint. Validation loss chooses the learning rate. Unigram, bigram and trigram
-baselines are fitted on the training text. At paper scale a line or a document is one example, cut
-or padded as in the authors' code. `log_perplexity` is then their mean of the means of batches, and
-`loss` the mean over all scored tokens.
+For any other text add --config.task.tokens=FOLDER. If the config has a fingerprint, the checksum of
+its text, also add an empty --config.task.fingerprint=. Validation loss chooses the learning rate.
+Unigram, bigram and trigram baselines are fitted on the training text. At paper scale a line or a
+document is one example, cut or padded as in the authors' code. `log_perplexity` is then the mean of
+the losses of batches, as in their code, and `loss` the mean over all scored tokens.
 """
 
 from configs import common

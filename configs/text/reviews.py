@@ -18,15 +18,15 @@ paper  the same, 4 layers, width 1024,            an hour on a GPU    not yet ru
 
 A review is a sentence (Pang and Lee), its label the sign of the mean rating of 20 people (Hutto and
 Gilbert, ICWSM 2014). The data are in the source package of vaderSentiment 3.3.2: download it with
-`pip download --no-binary :all: --no-deps vaderSentiment==3.3.2`. Among the additional resources of
-the ICWSM paper, movieReviewSnippets_GroundTruth.txt has them. Make it a table with the columns
-polarity and text, and prepare it once:
+`pip download --no-binary :all: --no-deps vaderSentiment==3.3.2`. The sentences and ratings are in
+movieReviewSnippets_GroundTruth.txt, one of the additional resources of the ICWSM paper. Make this
+file a table with the columns polarity and text, and prepare it once:
 
     python experiments/prepare.py --dataset table:movie_reviews.tsv --text text \
         --label 'polarity>0' --validation 0.1 --test 0.2 --tokenizer bpe:4096 \
         --out runs/data/movie-reviews-bpe4096
 
-Training stops after four evaluations in a row in which no seed improves on validation data. The
+Training stops after four evaluations in a row in which no seed has a new best validation score. The
 baseline `word_regression` is a logistic regression on the words of a review, fitted on the same
 training data.
 """

@@ -11,10 +11,10 @@ paper  12 layers, width 512, 256 tokens,        half an hour        published: F
        vocabulary 128,256, 5 rounds             on a GPU            MixiT 1.32
 
 Every variant runs once in each round. `speed` is its number of tokens per second divided by that of
-Standard in the same round. The first step, which compiles, is not counted. `products` is the ratio
-of matrix products, an upper bound of the speed. The machine must be idle. The text is the packaged
-bigram chain, so that neither reading nor a tokenizer takes time; it uses few symbols of the
-vocabulary.
+Standard in the same round. The first step, which compiles, is not counted. `products` is Standard's
+FLOPs of matrix products divided by the variant's, an upper bound of `speed`. The machine must be
+idle. The text is the packaged bigram chain, so that neither reading nor a tokenizer takes time; the
+chain uses few symbols of the vocabulary.
 """
 
 from configs import common

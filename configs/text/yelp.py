@@ -18,8 +18,8 @@ paper  Yelp reviews, 4 layers, width 1024,     hours on a GPU      published: St
        256 tokens                                                  Frozen-QK 90.9 %, MixiT 92.6 %
 
 The tiny and small scales need no file. Half of the texts, drawn from the packaged chain, are
-reversed, and the label is whether a text is reversed. A bag of words cannot tell. Prepare the Yelp
-reviews by
+reversed, and the label is whether a text is reversed. A bag of words has no information about it.
+Prepare the Yelp reviews by
 
     python experiments/prepare.py --dataset yelp --tokenizer LLAMA_TOKENIZER.json \
         --out runs/data/yelp-llama

@@ -14,8 +14,8 @@ become alike (rank collapse): their cosine after the last layer exceeds 1 - epsi
 measures the cosine at several alphas and interpolates. Beta is the sharpness of attention.
 
 The paper claims that the critical alpha grows with depth, while the critical beta does not depend
-on the network. The overlap Y_q of an attention row with itself, measured at two widths, shows
-whether attention depends on the network.
+on the network. To test this, the run compares the overlap Y_q of an attention row with itself at
+two widths.
 """
 
 from configs import common
@@ -25,11 +25,13 @@ SECONDS = {"tiny": 10, "small": 120, "paper": 1200}
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)
-    depths, coarse, fine = (12, 24, 60, 120), (i / 10 for i in range(4, 21)), range(8, 41)
+    paper_depths = (12, 24, 60, 120)
+    coarse_alphas = tuple(i / 10 for i in range(4, 21))
+    fine_alphas = tuple(i / 20 for i in range(8, 41))
     depths, length, width, heads, seeds, alphas, widths = {
         "tiny": ((3, 6), 16, 32, 1, 2, (0.1, 0.5, 1.0), (32, 64)),
-        "small": (depths, 64, 256, 4, 6, tuple(coarse), (128, 512)),
-        "paper": (depths, 128, 600, 6, 10, tuple(i / 20 for i in fine), (128, 600)),
+        "small": (paper_depths, 64, 256, 4, 6, coarse_alphas, (128, 512)),
+        "paper": (paper_depths, 128, 600, 6, 10, fine_alphas, (128, 600)),
     }[arguments["scale"]]
     config = common.figure(
         "two_failure_modes/critical_alpha",

@@ -9,7 +9,7 @@ paper  8 tokens, width 128, 40,000 heads     5 CPU minutes   1, 0.6 and 0.36
 
 A score belongs to a query token and a key token. Let all tokens have the cosine rho and all scores
 the variance 1. Two scores should then have the covariance 1 if they share both tokens, rho if they
-share one, and rho^2 if they share none. The whole theory of the paper rests on this.
+share one, and rho^2 if they share none. The whole theory of the paper rests on these values.
 """
 
 from configs import common

@@ -25,10 +25,10 @@ variances of value weights (sigma_V^2) and MLP weights (sigma_w^2) must both be 
 1, alpha 1.5 and 2 would collapse as well.
 
 The text is the packaged bigram chain unless task.text names a file; the paper trains one epoch of
-TinyStories. `unigram_loss` is the loss of character frequencies. `bigram_loss` is that of the exact
-posterior given all visible characters, which no model can beat on the chain. metrics.jsonl has the
-loss and the mean attention entropy in units of ln T, for T tokens. experiments/compare.py draws
-several runs together.
+TinyStories. `unigram_loss` is the loss of character frequencies. `bigram_loss` is the loss of the
+exact posterior given all visible characters, which no model can beat on the chain. metrics.jsonl
+has the loss and the mean attention entropy in units of ln T, for T tokens. experiments/compare.py
+draws several runs together.
 """
 
 from configs import common

@@ -13,10 +13,10 @@ paper  width 768, 128 tokens, 33,000 steps   hours on a GPU       the order of t
 The network has one layer with one head. metrics.jsonl has the loss and the attention entropy of
 every step, in units of ln T for T tokens. At the start the exact theory,
 theory.rem.attention_entropy(beta, 0, T) / ln T, gives 0.89, 0.42 and 0.18 at these three betas; its
-argument 0 is the cosine of two tokens. Measured over steps 1 to 10 it is 0.89, 0.44 and 0.19: some
-tokens are repeated, which raises the cosine a little. The paper's limit of infinitely many tokens,
-max(0, 1 - beta^2 / 2), is far off with 16 tokens. experiments/compare.py draws several variants
-together.
+argument 0 is the cosine of two tokens. The measured entropy of steps 1 to 10 is 0.89, 0.44 and
+0.19: some tokens are repeated, which raises the cosine a little. The paper's limit of infinitely
+many tokens, max(0, 1 - beta^2 / 2), is far off with 16 tokens. experiments/compare.py draws several
+variants together.
 """
 
 from configs import common

@@ -15,7 +15,7 @@ with 100,000 tokens, where the limit is 0.
 With b = beta / beta_c, the paper gives T^(-1 + b^2) (dotted). This is exp(-entropy), not the
 overlap. The overlap is about T^(-1 + 2 b^2) if b < 1/sqrt(3), and T^(-(1 - b^2)^2 / (4 b^2)) up to
 b = 1. Below a beta of about 1.2 the paper's formula is too small: at beta 1 and T = 1e8 it is 1e-4,
-the overlap 0.0126. Near beta_c, where the formula is 1, it is too large.
+while the overlap is 0.0126. Near beta_c, where the formula is 1, it is too large.
 """
 
 from configs import common

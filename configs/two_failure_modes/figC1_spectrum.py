@@ -9,9 +9,10 @@ small  256 tokens, width 512, 8 seeds    10 CPU seconds   near the theory's 0.10
 paper  512 tokens, width 512, 8 seeds    2 CPU minutes    larger at small beta: width = tokens
 
 One eigenvalue is 1 at every beta, the sharpness of attention. All others, the bulk, lie within a
-circle. If the width d is far above the number of tokens T, its radius is sqrt(Y_q - Y_p), with the
-overlap Y_q of an attention row with itself and Y_p of two rows. If d = T the radius is sqrt(1 +
-T/d) times larger at small beta. Each point of the figure is a mean over eight matrices.
+circle. If the width d is far above the number of tokens T, the radius is sqrt(Y_q - Y_p). Here Y_q
+is the overlap of an attention row with itself, Y_p that of the rows of two tokens. If d = T, the
+radius is sqrt(1 + T/d) times larger at small beta. Each point of the figure is a mean over eight
+matrices.
 """
 
 from configs import common

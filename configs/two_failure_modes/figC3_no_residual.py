@@ -9,7 +9,7 @@ paper  12 layers, 512 tokens, width 600,          half an hour     exact 0.01
        16 seeds
 
 The left figure is the cosine of two tokens after one block, starting at 0, for values of beta (the
-sharpness of attention) and sigma_w^2 (the variance of the MLP's weights). The right one is the
+sharpness of attention) and sigma_w^2 (the variance of the MLP's weights). The right figure is the
 cosine by layer if the variances of value and MLP weights are 1. The exact theory averages over
 networks with T tokens; the limit, as in the paper, has infinitely many.
 

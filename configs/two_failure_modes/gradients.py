@@ -9,10 +9,10 @@ small  60 layers, width 256, 64 tokens,          2 CPU minutes   see RESULTS.md
 paper  60 layers, width 600, 64 tokens,          10 CPU minutes  the paper has no figure of it
        30 seeds
 
-The paper says that it does. The run measures the gradient of every block of deep encoders. Depth,
-beta (the sharpness of attention) and alpha (the strength of its skip connection) of the first two
-regimes are those of Figure 1d: 60 layers collapse at alpha 1 and not at alpha 2. The loss is the
-inner product of the output with a random matrix.
+The paper says that rank collapse implies vanishing gradients. The run measures the gradient of
+every block of deep encoders. Depth, beta (the sharpness of attention) and alpha (the strength of
+its skip connection) of the first two regimes are those of Figure 1d: 60 layers collapse at alpha 1
+and not at alpha 2. The loss is the inner product of the output with a random matrix.
 """
 
 from configs import common

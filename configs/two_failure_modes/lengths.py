@@ -13,10 +13,11 @@ paper  the same as small                90 CPU seconds  the table below
     radius at sigma = sqrt(ln(tokens))         tokens                above -.5   -.13
 
 A row is the softmax of independent scores of standard deviation sigma. Its entropy is measured in
-units of ln(tokens), that of a uniform row. The bulk is all eigenvalues but the largest. The paper
-claims that it shrinks more slowly if sigma grows with the number of tokens (Appendix C.1). The run
-also measures the overlap of a row, its sum of squares. The paper predicts 1 - beta_c / beta above
-the transition at beta_c, where beta is the sharpness of attention.
+units of ln(tokens), the entropy of a uniform row. The bulk of a matrix of such rows is all
+eigenvalues but the largest. The paper claims that the bulk shrinks more slowly if sigma grows with
+the number of tokens (Appendix C.1). The run also measures the overlap of a row, its sum of squares.
+The paper predicts an overlap of 1 - beta_c / beta above the transition at beta_c, where beta is the
+sharpness of attention.
 """
 
 from configs import common
