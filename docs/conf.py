@@ -38,9 +38,9 @@ html_static_path = ["_static", "../experiments/site/charts.css"]
 html_css_files = ["site.css", "charts.css"]
 html_js_files = ["accessible.js"]
 html_baseurl = os.environ.get("READTHEDOCS_CANONICAL_URL", "")
-smartquotes_action = "qe"  # a flag keeps its two dashes
-highlight_language = "default"  # of blocks of code without a language
-# A block of the walks in adding.md may begin in one language and end in another.
+smartquotes_action = "qe"  # quotes and ellipses, but no dashes: a flag keeps its two dashes
+highlight_language = "default"  # the language of code blocks that name none
+# A code block of adding.md may begin in one language and end in another.
 suppress_warnings = ["misc.highlighting_failure"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
@@ -49,11 +49,13 @@ add_module_names = False
 
 
 def math(writer, node: nodes.math) -> None:
+    """Writes a formula within a line as MathML; Sphinx calls it."""
     writer.body.append(tex2mathml(node.astext()))
     raise nodes.SkipNode
 
 
 def math_block(writer, node: nodes.math_block) -> None:
+    """Writes a formula in a paragraph of its own as MathML; Sphinx calls it."""
     writer.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>\n')
     raise nodes.SkipNode
 

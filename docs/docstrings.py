@@ -32,7 +32,7 @@ def convert(app, what: str, name: str, thing: Any, options, lines: list[str]) ->
 
 
 def _section(name: str, body: list[str]) -> list[str]:
-    """Returns a section such as "Args"; the name of the text before all sections is ""."""
+    """Returns a section such as "Args". An empty name is the text before the first section."""
     if not name:
         return _prose_and_code(body)
     body = dedent("\n".join(body)).strip("\n").split("\n")
@@ -88,9 +88,10 @@ def _prose_and_code(lines: list[str]) -> list[str]:
 
 
 def _prose(line: str) -> str:
-    """Returns a line with `code` in double backticks, in which other signs are no markup."""
-    parts = re.split(r"(`[^`]+`)", line)
-    plain = [re.sub(r"([*|\\]|_\b|`)", r"\\\1", part) for part in parts[::2]]
+    """Returns a line of reStructuredText: `code` in double backticks, other markup escaped."""
+    parts = re.split(r"(`[^`]+`)", line)  # text and code in turn
+    texts = [re.sub(r"([*|\\]|_\b|`)", r"\\\1", part) for part in parts[::2]]
     code = [f"``{part.strip('`')}``" for part in parts[1::2]]
-    joined = "".join(a + b for a, b in zip(plain, [*code, ""]))
+    joined = "".join(a + b for a, b in zip(texts, [*code, ""]))
+    # A sign or number at the start of a line would begin a list.
     return re.sub(r"^(\s*)([-+#]|\d+\.)(?=\s)", r"\1\\\2", joined)

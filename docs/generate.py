@@ -49,10 +49,12 @@ def main(argv: Sequence[str]) -> int:
     check = parser.parse_args(argv).check
     texts = {FOLDER / name: text for name, text in pages().items()}
     texts[console.HELP_FILE] = program_help()
-    old = [f.name for f, text in texts.items() if not f.exists() or f.read_text() != text]
+    outdated = [
+        file.name for file, text in texts.items() if not file.exists() or file.read_text() != text
+    ]
     if check:
-        print(f"out of date: {', '.join(old)}" if old else "the tables are up to date")
-        return 1 if old else 0
+        print(f"out of date: {', '.join(outdated)}" if outdated else "the tables are up to date")
+        return 1 if outdated else 0
     FOLDER.mkdir(exist_ok=True)
     for file, text in texts.items():
         write_atomically(file, text.encode())
@@ -144,6 +146,7 @@ def configs() -> list[str]:
 
 def commands() -> list[str]:
     """Returns a section for each command with its flags, their defaults and their texts."""
+    # {module: its subcommand of `jaxformer`}; reversed, so that the first of several names counts.
     programs = {program.module: name for name, program in reversed(console.PROGRAMS.items())}
     lines = []
     for name in COMMANDS:
@@ -170,7 +173,8 @@ def program_help() -> str:
     with patch.dict(os.environ, {"COLUMNS": "100"}):
         for name, program in console.PROGRAMS.items():
             parser = parser_of(importlib.import_module(program.module))
-            for flag in parser.flags:  # the text must have no path of this machine
+            for flag in parser.flags:
+                # Makes paths relative, because the text must be the same on every machine.
                 if isinstance(flag.default, Path) and flag.default.is_relative_to(ROOT):
                     flag.default = flag.default.relative_to(ROOT)
             text = parser.format_help()
@@ -215,7 +219,7 @@ def parser_of(module) -> Parser:
 
 
 def manual_lines(flag: str, manual: str, help: str | None) -> str:
-    """Returns the lines about a flag in a manual as one line, or else the help of the flag."""
+    """Returns the lines about a flag in a manual as one line; without such lines, its help text."""
     if flag == "--help":
         return "the manual"
     # "  --flag=VALUE   text", and the following lines that are indented further.

@@ -69,7 +69,7 @@ def configs() -> list[str]:
         try:
             if flags.load_config(name).recipe in ("train", "recall", "look"):
                 names.append(name)
-        except UserError:  # the config has no such scale
+        except UserError:  # the config has no scale "paper"
             continue
     return names
 

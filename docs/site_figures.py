@@ -12,23 +12,23 @@ from experiments.papers import PAPERS
 
 ROOT = Path(__file__).parents[1]
 THUMBNAIL_PIXELS = 320  # the width of a thumbnail
-PAPER_OF_FOLDER = {"text": "mixit"}  # for configs that no claim uses
+PAPER_OF_FOLDER = {"text": "mixit"}  # {folder of configs: paper}, for configs that no claim uses
 
 
 class Figure(NamedTuple):
     """A recorded figure."""
 
     name: str  # the name of its file without the suffix
-    paper: str
+    paper: str  # a key of PAPERS
     picture: Path
     record: dict[str, Any]
 
     @property
     def title(self) -> str:
         """The name of the config, its arguments and the fields that the command sets."""
-        name, _, arguments = self.record["config_file"].partition(":")
-        name = name.removeprefix("configs/").removesuffix(".py")
-        overrides = [f"{name} = {value}" for name, value in self.record["overrides"].items()]
+        file, _, arguments = self.record["config_file"].partition(":")
+        name = file.removeprefix("configs/").removesuffix(".py")
+        overrides = [f"{field} = {value}" for field, value in self.record["overrides"].items()]
         return ", ".join([name, *arguments.replace("=", " = ").split(","), *overrides])
 
     @property
@@ -39,23 +39,23 @@ class Figure(NamedTuple):
 @functools.cache
 def figures() -> tuple[Figure, ...]:
     """Returns the recorded figures in the order of papers and configs."""
-    found, papers = [], _paper_of_config()
+    all_figures, papers = [], _paper_of_config()
     for picture in sorted((ROOT / "results").glob("*.png")):
         record = json.loads(picture.with_suffix(".json").read_text())
         file = record["config_file"].partition(":")[0]
         folder = Path(file).parts[1]
         paper = papers.get(file) or PAPER_OF_FOLDER.get(folder, folder)
-        found.append(Figure(picture.stem, paper, picture, record))
+        all_figures.append(Figure(picture.stem, paper, picture, record))
     order = [*PAPERS]
-    return tuple(sorted(found, key=lambda figure: (order.index(figure.paper), figure.name)))
+    return tuple(sorted(all_figures, key=lambda figure: (order.index(figure.paper), figure.name)))
 
 
 def _paper_of_config() -> dict[str, str]:
     """Maps the file of a config to the first paper with a claim about its runs."""
     papers: dict[str, str] = {}
     for key, paper in PAPERS.items():
-        for item in paper.items:
-            for cell in item.cells.values():
+        for item in paper.items:  # rows of the ledger, each with a claim
+            for cell in item.cells.values():  # the runs of the claim
                 papers.setdefault(cell.config.partition(":")[0], key)
     return papers
 
@@ -124,6 +124,7 @@ def write_pictures(app: Any, error: Exception | None) -> None:
         target.write_bytes(figure.picture.read_bytes())
         with Image.open(figure.picture) as opened:
             pixels = opened.convert("RGBA")
+        # The figure on white, because the thumbnail has no transparency.
         flat = Image.new("RGB", pixels.size, "white")
         flat.paste(pixels, mask=pixels.getchannel("A"))
         flat.thumbnail((THUMBNAIL_PIXELS, THUMBNAIL_PIXELS))

@@ -1,4 +1,4 @@
-"""Completes the pages of the site: adds findings and contents, and removes links to other files."""
+"""Completes the pages of the site: adds generated parts, removes links to files outside docs/."""
 
 import json
 import re
@@ -65,7 +65,7 @@ CARDS = (
         "All recorded figures with their commands.",
     ),
 )
-# The pictures of the explorers: the file of the record with measured points, and the drawing.
+# {explorer: (the name of the record with its measured points, the function that draws it)}
 EXPLORERS = {
     "phase": ("two_failure_modes-fig1_trainability-small", explore.phase_diagram),
     "order": ("attention_paths-order_parameter-paper", explore.order_parameter),
@@ -89,22 +89,27 @@ CONTENTS = {
     "Results": [f"results/{key}" for key in PAPERS]
     + ["verdicts", "flags", "derivations", "coverage"],
     "Notes to the authors": [
-        f"notes/{name}"
-        for name in (
-            *("index", "chance_levels", "rank_collapse", "positions"),
-            *("early_attention", "overlap_exponent"),
-        )
+        "notes/index",
+        "notes/chance_levels",
+        "notes/rank_collapse",
+        "notes/positions",
+        "notes/early_attention",
+        "notes/overlap_exponent",
     ],
     "Reference": [
         "api",
-        *(f"reference/{n}" for n in ("tasks", "models", "fields", "configs", "commands")),
+        "reference/tasks",
+        "reference/models",
+        "reference/fields",
+        "reference/configs",
+        "reference/commands",
     ],
     "Inside": ["architecture"],
 }
 
 
 def complete(name: str, text: str) -> str:
-    """Returns a page with its generated parts, in which no link leaves the site."""
+    """Returns a page with its generated parts and without links to files outside the site."""
     if name == "index":
         text = text.replace("<!-- contents -->", contents())
         text = text.replace("<!-- cards -->", cards())
@@ -120,7 +125,7 @@ def complete(name: str, text: str) -> str:
 
 
 def _inside(link: re.Match, page: Path) -> str:
-    """Returns the link if it leads to a page or a picture, else the name of its file."""
+    """Returns the link if it leads to a page or a picture, else its text with the file's name."""
     is_picture, text, file = link[1], link[2], link[3]
     target = (page.parent / file).resolve()
     if is_picture or not target.exists() or target.is_relative_to(ROOT / "docs"):
@@ -148,6 +153,7 @@ def explorer(kind: str) -> str:
     folder = Path(explore.__file__).parent
     scripts = [f"<script>{(folder / name).read_text()}</script>" for name in explore.SCRIPTS]
     html = "\n".join([*draw(record), *scripts])
+    # The headings of the charts are one level below the title of the page.
     return site_figures.raw(
         f'<div class="explorer">\n{html}\n</div>'.replace("<h3", "<h2").replace("</h3", "</h2")
     )

@@ -30,7 +30,7 @@ TASK = "A segment of 4 to 16 different letters is repeated until 32 letters are 
 
 @dataclass(frozen=True)
 class RepeatedSegment(Task):
-    """Letters in which a segment is repeated; every letter after the first copy is predicted."""
+    """Sequences of letters that repeat a segment. Every letter after the first copy is scored."""
 
     alphabet: str = string.ascii_lowercase
     length: int = 32
@@ -41,15 +41,15 @@ class RepeatedSegment(Task):
 
     @property
     def n_scored(self):
-        return self.length - SHORTEST
+        return self.length - SHORTEST  # at most
 
     def example(self, key, index):
-        order, size = jax.random.split(key)
-        letters = jax.random.permutation(order, self.vocab_size).astype(jnp.int32)
-        period = jax.random.randint(size, (), SHORTEST, LONGEST + 1)
-        places = jnp.arange(self.length + 1)
-        tokens = letters[places % period]
-        is_scored = places[1:] >= period
+        order_key, period_key = jax.random.split(key)
+        letters = jax.random.permutation(order_key, self.vocab_size).astype(jnp.int32)
+        period = jax.random.randint(period_key, (), SHORTEST, LONGEST + 1)
+        positions = jnp.arange(self.length + 1)
+        tokens = letters[positions % period]
+        is_scored = positions[1:] >= period
         return Batch(tokens[:-1], jnp.where(is_scored, tokens[1:], 0), is_scored * 1.0)
 
     def baselines(self, batch):
@@ -64,14 +64,18 @@ def main(argv: Sequence[str]) -> int:
     task = RepeatedSegment()
     sizes = dict(width=64, layers=2, heads=2, mlp_width=64, use_mlp=False)
     scales = dict(init_std="fan_in", qk_init_std="fan_in", embed_init_std=1.0)
-    numbers = task.sizes | sizes | scales
+    model_fields = task.sizes | sizes | scales
     run = jaxformer.train(
-        task, decoder(**numbers), steps=STEPS, batch_size=BATCH_SIZE, learning_rate=LEARNING_RATE
+        task,
+        decoder(**model_fields),
+        steps=STEPS,
+        batch_size=BATCH_SIZE,
+        learning_rate=LEARNING_RATE,
     )
     accuracy = run.result.metrics["accuracy"].mean
     print(f"accuracy on new examples: {accuracy:.4f}")
     file.parent.mkdir(parents=True, exist_ok=True)
-    config = {"model": numbers, "alphabet": task.alphabet, "task": TASK}
+    config = {"model": model_fields, "alphabet": task.alphabet, "task": TASK}
     save_toy(file, run.params, config | {"accuracy": round(accuracy, 4)})
     print(f"{file}: {file.stat().st_size / 1000:.0f} kB")
     return 0

@@ -12,7 +12,8 @@ from theory import covariance_sde, rem
 from theory.one_step import Setting, attention_logits
 
 FOLDER = Path(__file__).parent
-# The published score of a model, and the best trivial predictor on 4,000 unseen examples, in %.
+# Accuracies in %: the published one of a model, and that of the best trivial predictor on 4,000
+# unseen examples.
 CHANCE_LEVELS = {
     "MixiT, retrieval, 30 pairs": (11.24, 13.3),
     "MixiT, k-hop, k up to 16": (48.58, 49.2),
@@ -20,20 +21,20 @@ CHANCE_LEVELS = {
     "MixiT, Dyck-1": (96.17, 97.8),
 }
 TAUS = (0.02, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)  # depth / width
-LAYERS, WIDTH = (1, 5, 25, 50, 150, 250), 50  # of the networks that are measured
+LAYERS, WIDTH = (1, 5, 25, 50, 150, 250), 50  # depths and width of the measured networks
 
 
 @figure_style.styled
 def chance_levels():
     """Returns bars of published scores beside those of trivial predictors."""
     figure, axes = figure_style.panels(1, 1, (figure_style.PAGE, 2.2))
-    axis, rows = axes[0][0], np.arange(len(CHANCE_LEVELS))
+    axis, positions = axes[0][0], np.arange(len(CHANCE_LEVELS))
     for i, label in enumerate(("published", "trivial predictor")):
         scores = [pair[i] for pair in CHANCE_LEVELS.values()]
-        bars = axis.barh(rows + 0.38 * i, scores, 0.36, color=COLOURS[i], label=label)
+        bars = axis.barh(positions + 0.38 * i, scores, 0.36, color=COLOURS[i], label=label)
         axis.bar_label(bars, fmt="%.1f", padding=2)
     axis.set(
-        yticks=rows + 0.19, yticklabels=[*CHANCE_LEVELS], xlabel="accuracy in %", xlim=(0, 112)
+        yticks=positions + 0.19, yticklabels=[*CHANCE_LEVELS], xlabel="accuracy in %", xlim=(0, 112)
     )
     axis.invert_yaxis()
     axis.legend(loc="upper right")
@@ -45,7 +46,7 @@ def chance_levels():
 def rank_collapse():
     """Returns quartiles of the correlation of two tokens against depth / width."""
     with jax.enable_x64(True):
-        phi0 = 0.5 * jnp.eye(4) + 0.5
+        phi0 = 0.5 * jnp.eye(4) + 0.5  # covariance of four tokens before the first layer
         phi = covariance_sde.predict(
             jax.random.key(0), phi0, tau=TAUS[-1], paths=4000, steps=1000, times=TAUS
         )
@@ -80,15 +81,22 @@ def rank_collapse():
 
 @figure_style.styled
 def early_attention():
-    """Returns the difference of attention logits of Theorem 2 (4) against the noise."""
+    """Returns the difference of attention logits of Theorem 2 (4) against the noise alpha.
+
+    xi_{q->j} is the attention logit of an ordinary token j that follows the trigger q, xi_{q->tau}
+    that of the noise token after q. alpha is the probability of the noise, N the number of ordinary
+    tokens and T the length of a sequence.
+    """
     figure, axes = figure_style.panels(1, 1, (figure_style.PAGE, 2.2))
-    axis, alphas, N, T = axes[0][0], np.linspace(0.1, 0.6, 21), 256, 2048
+    axis, alphas = axes[0][0], np.linspace(0.1, 0.6, 21)
+    N, T = 256, 2048
     with jax.enable_x64(True):
         for i, (label, excluded) in enumerate(
             (("the target may be the trigger", False), ("the target is never the trigger", True))
         ):
             setting = Setting("exact", (1.0, 1.0), excluded)
-            values = [float(attention_logits(N, T, a, setting).over_noise) * N**4 for a in alphas]
+            differences = [float(attention_logits(N, T, a, setting).over_noise) for a in alphas]
+            values = [difference * N**4 for difference in differences]  # the leading order is N^-4
             axis.plot(alphas, values, color=COLOURS[i], label=label)
     axis.axhline(0, color="0.5", lw=0.8)
     axis.set(
@@ -101,12 +109,15 @@ def early_attention():
 
 @figure_style.styled
 def overlap_exponent():
-    """Returns Y_q against T: the exact average and the paper's power."""
+    """Returns the overlap Y_q of an attention row with itself against the number of tokens T.
+
+    The lines are the exact average and the power that the paper prints, for b = beta / beta_c.
+    """
     figure, axes = figure_style.panels(1, 1, (figure_style.PAGE, 2.4))
     axis, lengths = axes[0][0], np.logspace(2, 8, 25)
     with jax.enable_x64(True):
         for i, b in enumerate((0.4, 0.6, 0.8)):
-            beta = b * np.sqrt(2)
+            beta = b * np.sqrt(2)  # beta_c = sqrt(2)
             exact = [float(rem.self_overlap(beta, 0.0, T)) for T in lengths]
             printed = [float(rem.self_overlap_heuristic(beta, 0.0, T)) for T in lengths]
             axis.plot(lengths, exact, color=COLOURS[i], label=rf"exact, $\beta={b}\,\beta_c$")
