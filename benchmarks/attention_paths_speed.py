@@ -139,9 +139,9 @@ def gradients(tokens, maps, xi, labels, width) -> tuple[float, float]:
     model = AttentionPaths(AttentionPathsSpec(HEADS, width, param_dtype=jnp.float64))
     params = jax.jit(model.init)(jax.random.key(0), tokens[:1], maps=[m[:1] for m in maps])
 
-    def negative_log_posterior(params, f):
+    def negative_log_posterior(params, outputs):
         squares = sum((leaf**2).sum() for leaf in jax.tree.leaves(params))
-        return squares / 2 + ((f - labels) ** 2).sum() / (2 * T)
+        return squares / 2 + ((outputs - labels) ** 2).sum() / (2 * T)
 
     def by_tokens(params, tokens, maps):
         return negative_log_posterior(params, model.apply(params, tokens, maps=maps))
@@ -183,7 +183,7 @@ def large() -> None:
     rng, (P, D, n) = np.random.default_rng(0), (600, 64, 192)
     labels = np.where(rng.random(P) < 0.5, 1.0, -1.0)
     xi = rng.standard_normal((P, D, n))
-    xi += rng.standard_normal((P, 1, n))
+    xi += rng.standard_normal((P, 1, n))  # common to all paths
     xi += 0.3 * labels[:, None, None] * rng.standard_normal((1, D, n))
     seconds, solution = solve(xi, labels, 10, 0.5, (8, 8))
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -93,7 +93,8 @@ def dispatch(members: int, loop: str) -> Callable[[], Any]:
     config: Any = retrieval.get_config("variant=standard,scale=small")
     config.n_seeds, config.optim.learning_rate, config.train.members = members, (3e-3,), loop
     setup = build.phases(config)[0].setup
-    step, batch_at, state = setup.step(), setup.batch_at(jnp.zeros(1, jnp.uint32)), setup.create()
+    no_heldout = jnp.zeros(1, jnp.uint32)  # hashes of held-out examples to avoid: a dummy
+    step, batch_at, state = setup.step(), setup.batch_at(no_heldout), setup.create()
 
     def next_state(_, state):
         return step(state, batch_at(state.step))[0]

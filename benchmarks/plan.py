@@ -41,17 +41,16 @@ def main() -> None:
         flags += EXTRA_FLAGS.get(name, [])
         with tempfile.TemporaryDirectory() as folder:
             run(flags, f"--workdir={folder}/first")
-            estimated, measured = (
-                predicted(run(flags, mode)[0]) for mode in ("--dry-run", "--measure")
-            )
+            estimated_seconds, estimated_memory = predicted(run(flags, "--dry-run")[0])
+            measured_seconds, measured_memory = predicted(run(flags, "--measure")[0])
             seconds = run(flags, f"--workdir={folder}/run")[1]
             performance = json.loads(Path(folder, "run/result.json").read_text())["performance"]
-        memory = performance["peak_memory"] / 2**20
+        memory = performance["peak_memory"] / 2**20  # MiB
         print(
-            f"{name:22} {estimated[0]:6.0f} {measured[0]:6.0f} {seconds:6.1f}  "
-            f"({estimated[0] / seconds:.2f}, {measured[0] / seconds:.2f})   "
-            f"{estimated[1]:6.0f} {measured[1]:6.0f} {memory:6.0f}  "
-            f"({estimated[1] / memory:.2f}, {measured[1] / memory:.2f})",
+            f"{name:22} {estimated_seconds:6.0f} {measured_seconds:6.0f} {seconds:6.1f}  "
+            f"({estimated_seconds / seconds:.2f}, {measured_seconds / seconds:.2f})   "
+            f"{estimated_memory:6.0f} {measured_memory:6.0f} {memory:6.0f}  "
+            f"({estimated_memory / memory:.2f}, {measured_memory / memory:.2f})",
             flush=True,
         )
 

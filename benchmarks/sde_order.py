@@ -39,6 +39,7 @@ def solve(key: jax.Array, ratio: int) -> jax.Array:
     """Returns Phi(TAU), (CHUNK, m, m). Equal keys have equal Brownian paths at every ratio.
 
     The solver advances the factor h of Phi = h^T h by two noises: w of the mixing, z of the values.
+    P is the axis of paths, M that of tokens.
     """
     m = len(START)
     h = jnp.broadcast_to(cs.square_root(jnp.asarray(START))[None], (CHUNK, m, m))
@@ -50,9 +51,8 @@ def solve(key: jax.Array, ratio: int) -> jax.Array:
         total = jax.lax.fori_loop(0, ratio, add, jnp.zeros((2, CHUNK, m, m)))
         w_PxMxM, z_PxMxM = total / ratio**0.5
         dt = TAU * ratio / FINEST
-        return jax.vmap(lambda h, w, z: cs.factor_step(h, w, z, dt))(
-            h_PxMxM, w_PxMxM, z_PxMxM
-        ), None
+        advance = jax.vmap(lambda h, w, z: cs.factor_step(h, w, z, dt))
+        return advance(h_PxMxM, w_PxMxM, z_PxMxM), None
 
     h, _ = jax.lax.scan(step, h, jnp.arange(FINEST // ratio))
     return jnp.swapaxes(h, -1, -2) @ h
@@ -108,7 +108,7 @@ def cross_check(paths: int = 20_000, tau: float = 0.25, steps: int = 50) -> None
     def root(t, y_p, args):
         return cs.square_root(cs.covariance(matrix(y_p))).T
 
-    def one(key, solver):
+    def solve_path(key, solver):
         path = diffrax.VirtualBrownianTree(0.0, tau, 1e-3, (p,), key)
         drift = diffrax.ODETerm(lambda t, y, args: cs.drift(matrix(y))[upper])
         terms = diffrax.MultiTerm(drift, diffrax.ControlTerm(root, path))
@@ -123,7 +123,7 @@ def cross_check(paths: int = 20_000, tau: float = 0.25, steps: int = 50) -> None
     solutions = {"factor step": ours}
     for solver in (diffrax.Euler(), diffrax.EulerHeun()):
         name = f"diffrax.{type(solver).__name__}"
-        solutions[name] = jax.jit(jax.vmap(lambda key, s=solver: one(key, s)))(keys)
+        solutions[name] = jax.jit(jax.vmap(lambda key, s=solver: solve_path(key, s)))(keys)
     for name, phi in solutions.items():
         trace = np.asarray(jnp.trace(phi, axis1=1, axis2=2)) / m
         log = np.log(trace[trace > 0])

@@ -55,14 +55,15 @@ def main(argv: Sequence[str]) -> int:
         arguments += [f"--tokenizer={args.tokenizer}", f"--out={folder}/out"]
         began = time.perf_counter()
         child = subprocess.Popen(arguments, cwd=ROOT)
-        _, status, used = os.wait4(child.pid, 0)
+        _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.perf_counter() - began
     if child.returncode:
         return child.returncode
+    cpu_seconds = usage.ru_utime + usage.ru_stime
     print(
-        f"{args.megabytes:g} MB with {args.tokenizer}: {seconds:.1f} s, "
-        f"{used.ru_utime + used.ru_stime:.1f} CPU s, {used.ru_maxrss / 2**20:.2f} GiB at its peak"
+        f"{args.megabytes:g} MB with {args.tokenizer}: {seconds:.1f} s, {cpu_seconds:.1f} CPU s, "
+        f"{usage.ru_maxrss / 2**20:.2f} GiB at its peak"
     )
     print(f"{processor()}, {len(os.sched_getaffinity(0))} cores")
     return 0

@@ -36,7 +36,9 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
         name=name,
         recipe="train",
         arguments=arguments,
-        seed=0,  # seed of the first member: initialisation, fixed mixing and training stream
+        # Seed of the first member (a run with one seed and one learning rate). It sets the
+        # initialisation, the fixed mixing and the training stream.
+        seed=0,
         n_seeds=1,
         task=dict(),
         data=dict(
@@ -51,6 +53,8 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
             validation_share=0.0625,
         ),
         model=dict(),
+        # (pattern of parameter paths, label). A label names an optimizer of optim.labels, or it is
+        # "frozen".
         partition=((".*", "train"),),
         # Rules that replace the partition from a step on: ((step, ((pattern, label), ..)), ..).
         unfreeze=(),
@@ -71,7 +75,7 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
             log_every=10,
             eval_every=100,
             # "map": members in sequence in one program. "vmap": in parallel, which is faster where
-            # one member does not fill the device, at n times the memory.
+            # one member does not fill the device, but needs the memory of all members at once.
             members="map",
             target=2.0,  # validation accuracy at which training stops for all seeds; above 1: never
             patience=0,  # validations without a new best score after which training stops; 0: never
@@ -88,6 +92,9 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
 
 def figure(name: str, arguments: dict[str, str], /, **settings) -> ConfigDict:
     """Returns a complete config for the recipe `solve`: the settings of one figure function.
+
+    `settings["name"]` is the name of the function in experiments/recipes/solve.py. The function's
+    docstring explains the other settings.
 
     `data.file` names a user's arrays (.npz), which replace the hidden Markov task of a figure.
     """
@@ -141,7 +148,10 @@ def raise_rates_of_embeddings(config: ConfigDict) -> None:
 
 
 def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
-    """Sets config.model and config.partition for the arguments variant, scale and preset."""
+    """Sets config.model and config.partition for the arguments variant, scale and preset.
+
+    The comments in jaxformer/models/decoder_spec.py explain the fields of the model.
+    """
     mixer, config.partition = (VARIANTS | FIXED_POSITIONS)[config.arguments.variant]
     fixed = mixer == "mixit"
     config.model = dict(

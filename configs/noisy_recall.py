@@ -17,7 +17,8 @@ def recall(
     """Returns a complete config of noisy in-context recall at a scale.
 
     protocol=plateau, in configs that have this argument, trains at the paper's rate until no metric
-    changes; protocol=quick stops when the effect shows.
+    changes; protocol=quick stops when the effect shows. The comments in jaxformer/tasks/recall.py
+    and jaxformer/models/recall.py explain the fields of the task and of the model.
 
     Args:
       name: The name of the config.

@@ -36,8 +36,11 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs/reference"
 COMMANDS = (
     *sorted(f"experiments.{file.stem}" for file in (ROOT / "experiments").glob("[a-z]*.py")),
-    *("theory.advise", "theory.phase_map", "theory.trainability"),
-    *("jaxformer.models.export", "jaxformer.models.pretrained.tiny"),
+    "theory.advise",
+    "theory.phase_map",
+    "theory.trainability",
+    "jaxformer.models.export",
+    "jaxformer.models.pretrained.tiny",
 )
 MADE = "Made by `python docs/generate.py` from the code, never by hand."
 

@@ -61,7 +61,7 @@ class Data:
         self.unigram, self.bigram = unigram / unigram.sum(), bigram
         self.trigger, self.noise, self.alpha, self.length = trigger, noise, alpha, length
         self.rng = np.random.default_rng(0)
-        self.rows = torch.tensor(bigram)
+        self.rows = torch.tensor(bigram)  # probabilities of the next token, by token
 
     def sequence(self) -> list[int]:
         rng, vocab = self.rng, len(self.unigram)
@@ -75,9 +75,11 @@ class Data:
         return tokens
 
     def batch(self, size: int):
+        """Returns a batch whose sequences are drawn one after the other, token by token."""
         return self._split(torch.tensor(np.array([self.sequence() for _ in range(size)])))
 
     def walk(self, size: int):
+        """Returns a batch whose sequences are drawn together, position by position."""
         ybar = torch.randint(self.noise, (size,))
         tokens = [torch.multinomial(torch.tensor(self.unigram), size, replacement=True)]
         for _ in range(self.length):

@@ -39,7 +39,9 @@ def get_config(arg: str = ""):
         name="associations_allocation",
         text="",
         window=256 if paper else 16 if tiny else 32,
+        # numbers of trained parameters
         totals=(5_000,) if tiny else (200_000, 800_000, 3_200_000) if paper else (50_000, 200_000),
+        # hidden units of an MLP divided by the width: m above
         multipliers=(0, 4) if tiny else (0, 1, 2, 4, 16),
         learning_rates=(0.1, 0.3) if tiny else (0.03, 0.1, 0.3, 0.6, 1.0),
         momentum=0.9,

@@ -36,15 +36,16 @@ def get_config(arg: str = ""):
         "associations/lemmas",
         arguments,
         name="associations_lemmas",
-        alpha=0.3,
-        delta=0.05,
+        alpha=0.3,  # probability of the noise
+        delta=0.05,  # probability with which a bound may fail
         N=64,
         T=256,
         samples=65_536,
         trials=4,
-        counts_N=1000,
+        counts_N=1000,  # N and T of the statements about how often a token occurs
         counts_T=5000,
-        ordering_N=256,
+        ordering_N=256,  # N of Theorem 2
+        # (beta1, beta2) of the value matrix in the proof of Theorem 2
         betas=((1.0, 0.0), (2.0, 1.0), (3.0, 1.0), (5.0, 1.0)),
     )
     if config.arguments.scale == "tiny":

@@ -26,7 +26,7 @@ def get_config(arg: str = ""):
         "associations/random_embeddings",
         arguments,
         name="associations_embeddings",
-        n=3,
+        n=3,  # inputs
         alpha=0.03,
         dimensions=(8, 12),
         ranks=(1, 2, 3),

@@ -35,10 +35,10 @@ def get_config(arg: str = ""):
         T=256,
         samples=4096,
         trials=16,
-        counts_N=1000,
+        counts_N=1000,  # N and T of the statements about how often a token occurs
         counts_T=5000,
-        ordering_N=256,
-        time=1e6,
+        ordering_N=256,  # N of Theorem 2
+        time=1e6,  # of the gradient flow, at which Theorem 3 is tested
         tolerance=0.02,
     )
     if config.arguments.scale == "tiny":

@@ -47,8 +47,8 @@ def get_config(arg: str = ""):
         widths=widths,
         overlap_betas=(1.0, 2.0),
         alpha_mlp=1.0,
-        sigma2=0.2,
-        sigma_b2=4e-4,
+        sigma2=0.2,  # variance of value and MLP weights, times the fan-in
+        sigma_b2=4e-4,  # variance of MLP biases
     )
     config.n_seeds = seeds
     return config

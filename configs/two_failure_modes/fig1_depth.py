@@ -39,8 +39,8 @@ def get_config(arg: str = ""):
         name="signal_depth",
         panels=TINY_PANELS if tiny else PANELS,
         alpha_mlp=1.0,
-        sigma2=0.2,
-        sigma_b2=4e-4,
+        sigma2=0.2,  # variance of value and MLP weights, times the fan-in
+        sigma_b2=4e-4,  # variance of MLP biases
         **sizes,
     )
     config.n_seeds = dict(tiny=2, small=20, paper=30)[arguments["scale"]]

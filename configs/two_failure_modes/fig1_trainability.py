@@ -45,8 +45,8 @@ def get_config(arg: str = ""):
         alphas=alphas,
         epsilon=0.01,
         alpha_mlp=1.0,
-        sigma2=0.2,
-        sigma_b2=4e-4,
+        sigma2=0.2,  # variance of value and MLP weights, times the fan-in
+        sigma_b2=4e-4,  # variance of MLP biases
     )
     config = common.figure(
         "two_failure_modes/fig1_trainability", arguments, name="signal_trainability", **settings

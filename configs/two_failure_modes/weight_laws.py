@@ -28,13 +28,15 @@ def get_config(arg: str = ""):
         "two_failure_modes/weight_laws",
         arguments,
         name="signal_weight_laws",
+        # (width, heads) of single layers of attention
         sizes=((16, 1), (16, 4)) if tiny else ((64, 1), (256, 1), (256, 4), (256, 16), (1024, 1)),
         length=16 if tiny else 512,
+        # (layers, beta, alpha_SA) of encoders
         panels=((2, 1.8, 1.0), (4, 0.02, 1.5)) if tiny else ((12, 1.8, 1.0), (60, 0.02, 1.5)),
         tokens=8 if tiny else 64,
         width=16 if tiny else 256,
-        sigma2=0.2,
-        sigma_b2=4e-4,
+        sigma2=0.2,  # variance of value and MLP weights, times the fan-in
+        sigma_b2=4e-4,  # variance of MLP biases
     )
     config.n_seeds = 2 if tiny else 20
     return config
