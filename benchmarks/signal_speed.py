@@ -28,7 +28,7 @@ BLOCK = Block(0.0, 1.0, 1.0, 0.2, 0.2, 4e-4)
 
 @jax.jit
 def phase_map(beta, rho):
-    """Returns SA(rho): the cosine of two tokens after attention, if it was rho before."""
+    """Returns SA(rho): the cosine of two tokens after attention if it was rho before."""
     y_q, y_p = rem.self_overlap(beta, rho, T), rem.cross_overlap(beta, rho, T)
     return ((1 - rho) * y_p + rho) / ((1 - rho) * y_q + rho)
 

@@ -24,9 +24,10 @@ not prefer the answer to the noise. In fine-tuning the probability of the noise 
 within about 5 steps. Then attention learns to avoid the noise. Here that probability reaches
 .670 ± .008 by step 6 (`p_noise_peak`).
 
-The first `recall.pretrain_steps` steps have no noise. Later its probability is the task's alpha.
-The learning rate is 0.03, because 0.1 diverges on clean data. protocol=plateau uses .01 and 3,000
-clean steps: at .03, after 1,500 clean steps, three of five seeds diverged when the noise began.
+The first `recall.pretrain_steps` steps have no noise. After them, the noise follows a trigger with
+the probability alpha of the task. The learning rate is 0.03, because 0.1 diverges on clean data.
+protocol=plateau uses .01 and 3,000 clean steps: at .03, after 1,500 clean steps, three of five
+seeds diverged when the noise began.
 """
 
 from configs import common

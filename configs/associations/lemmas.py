@@ -22,7 +22,7 @@ matrix. With the exact value matrix the sign is wrong unless the answer differs 
 Rows 4 to 10 of Table 3 print variances that are too large; the bound of Lemma D.2 stays true.
 Theorem G.1 (iii) says which direction has the smallest singular value. At a given time this can be
 the noise, depending on alpha. At late times the noise has the largest singular value for every
-alpha if n >= 4.
+alpha if the input has n >= 4 values.
 """
 
 from configs import common

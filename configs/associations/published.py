@@ -8,7 +8,7 @@ table1        Pythia-1B, "Madrid is located in"                   probability of
 figure5_fact  the same at 154 steps of training                   "the" rises after about 10 steps
 figure5_ioi   Pythia-1B, 100 sentences with an indirect           P(indirect object) / P("the")
               object (IOI), 154 steps of training                 2.3 -> 12.3
-figure14_*    Pythia 160M, 410M and 1B, after 30 prepositions     "the" is among the first words
+figure14_*    Pythia 160M, 410M and 1B, after 30 prepositions     "the" is among the likeliest words
               (`words`) or 40 sentences, 154 steps of training    after about 10 steps
 figure15_*    Pythia 410M and 1B, IOI                             "the" falls, the object stays
 figure16_*    Pythia 1B, 1.4B and 2.8B, 20 facts of Table 5       "the" falls against the answer

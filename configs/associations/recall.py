@@ -21,9 +21,9 @@ paper  65 symbols, 256 tokens, width 256,          hours on a GPU          witho
 A trigger is followed by one answer ybar or, with probability alpha, by a noise token. F1 and F2 are
 the feed-forward layers of the two layers. The paper claims that F2 learns the noise first,
 attention learns the answer later, and cutting F2 out (LASER) restores the answer (Figures 3, 4, 7,
-8 and 10). Here the noise comes first in 5 of 5 seeds, with a probability of .90 within 20 steps. At
-the end, attention is .84 on the answer and .05 on the noise. Standard errors of the table are at
-most .011.
+8 and 10). Here the noise is learned first in 5 of 5 seeds; its probability reaches .90 within 20
+steps. At the end, attention is .84 on the answer and .05 on the noise. Standard errors of the table
+are at most .011.
 
 Probabilities are those on clean data, averaged over the last three probes (measurements during
 training). Metrics with `gain` or `drop` compare a cut model with the full one. `noise_first` is

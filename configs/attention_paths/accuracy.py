@@ -17,7 +17,7 @@ paper  10 data sets, sampled at 7 widths         3 CPU minutes    GP limit .841,
     denoising            .504 ± .003   a1  .595 ± .008     a2  .499 ± .006
 
 The GP limit is the network of infinite width, a Gaussian process that weighs all attention paths
-equally. The good path computes the label, the denoising path sees only its noise, and a1 and a2 are
+equally. The good path computes the label, the denoising path sees only the noise, and a1 and a2 are
 adversarial. The paper claims that a finite network is better because it learns which paths to use
 and how to combine them, and that the other three paths alone are at chance. For a1 this does not
 hold.

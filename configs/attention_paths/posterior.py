@@ -16,9 +16,10 @@ paper  the same, 10 chains of 1,000 draws    collapsed 1 CPU minute,    the same
 The order parameter U = <v v^T>/N, for width N, shows which attention paths the network uses and how
 it combines them. The theory (12.00, 6.85, -4.65 at width 10) is a saddle point and differs from the
 exact mean by effects of order 1/N. U leaves out the input projection, as in the authors' code.
-`U_effective` in arrays.npz includes it (13.9, 7.5, -5.6); the paper's text equates the two, which
-holds only if the number of features is far above N. The label is read from the last token, as in
-the authors' code; for the first one, as in the text, add --config.task.readout=first.
+`U_effective` in arrays.npz includes it (13.9, 7.5, -5.6). The paper's text equates U and
+`U_effective`, which holds only if the number of features is far above N. The label is read from the
+last token, as in the authors' code; for the first one, as in the text, add
+--config.task.readout=first.
 
 After an interruption the same command resumes with the same draws. If the chains are not trusted
 (theory/attention_paths/diagnostics.py has the limits), the run ends with one line and exit code 4,

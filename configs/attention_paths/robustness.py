@@ -16,7 +16,7 @@ paper  8 data sets                                 1 CPU minute     GP limit .82
     both paths, width 10                             .946                  .918
     correlation of the two paths in U at width 10    -.85                  -.81
 
-The network has two paths: the good one computes the label, the denoising one sees only its noise.
+The network has two paths: the good one computes the label, the denoising one sees only the noise.
 The paper claims that with strong noise perpendicular to the label the good path alone fails, and
 that both paths together do not. U is the order parameter, which has a row and a column for each
 path. The second head has random attention in the paper's text and uniform attention in the authors'

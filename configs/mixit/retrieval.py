@@ -22,8 +22,8 @@ A context is a list of keys with values, and the query repeats one key. The base
 37.4 % with 8 and 13.3 % with 30. A model at this baseline copies but does not retrieve; MixiT's
 published 11.2 % is below it. `accuracy/pairs=4` is the accuracy on contexts with four pairs.
 
-Frozen-QK needs a higher learning rate than Standard (1e-2 against 3e-3), and one rate for all can
-reverse the order of the models. Validation data therefore choose the rate of each variant.
+Frozen-QK needs a higher learning rate than Standard (1e-2 against 3e-3). With the same rate for all
+variants their order can be reversed. Validation data therefore choose the rate of each variant.
 """
 
 from configs import common

@@ -11,7 +11,7 @@ paper  32 tokens, width 500, 20,000 paths    CPU hours        the same pattern
 Theorem 2.1 of the MixiT paper has no mask. With a causal mask the equation still holds, but its
 coefficients depend on the position: token a is centred over the a tokens that it attends to. The
 first token has no drift, and only the values add noise to it. The last token has the drift without
-a mask. `z_rms` is the difference of networks and equation in standard errors; 1 means that they
+a mask. `z_rms` is the rms difference of networks and equation in standard errors; 1 means that they
 agree.
 
 The heat map shows the mean correlation of each pair of tokens. All correlations start at 0.5.

@@ -25,7 +25,7 @@ The paper leaves out three limits:
 
 - Frozen-QK has no positions, which the theorem needs. Its error for "the token before" stays at
   0.70 with any number of heads, even with the ReLU units.
-- At the first token each head returns that token. Only the ReLU units are not linear there.
+- At the first token each head returns that token, so a readout without ReLU units is linear there.
 - With ReLU units MixiT is not linear either: its error for the maximum falls from 0.54 to 0.20
   (Frozen-QK: 0.11).
 

@@ -24,9 +24,9 @@ and eight layers and other values: beta 0.5 with alpha_SA = 0.1 (rank collapse),
 it is open whether the collapsed encoders learn more than token frequencies. metrics.jsonl has the
 loss and the attention entropy of every step: the two curves of the figure.
 
-A chosen token is always replaced by the mask. At paper scale, with task.masking=bert, 10 % of them
-are replaced by a random token instead and 10 % are kept. Tiny Shakespeare is prepared as in
-configs/text/lm.py, TinyStories by
+15 % of the tokens are chosen for prediction and replaced by the mask. At paper scale, with
+task.masking=bert, 10 % of the chosen tokens are replaced by a random token instead and 10 % are
+kept. Tiny Shakespeare is prepared as in configs/text/lm.py, TinyStories by
 
     python experiments/prepare.py --dataset tinystories --tokenizer bpe:10000 \
         --out runs/data/tinystories-bpe10000

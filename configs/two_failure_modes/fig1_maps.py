@@ -10,8 +10,8 @@ paper  512 tokens, width 768, 10 seeds   1 CPU minute    not recorded
 
 Beta is the sharpness of attention. The paper shows one attention map for each beta: uniform at 0.1,
 sparse at 1.8. This run also measures the entropy of the rows. In the paper's limit of infinitely
-many tokens it is 1 - beta^2 / 2 = 0.995 at beta 0.1, and 0 above the critical sqrt(2). With 128
-tokens a third of the entropy remains.
+many tokens the entropy is 1 - beta^2 / 2 = 0.995 at beta 0.1, and 0 above the critical sqrt(2).
+With 128 tokens a third of the entropy remains.
 """
 
 from configs import common

@@ -9,9 +9,9 @@ small  256 tokens, width 512, 13 x 9 networks,   10 CPU seconds   exact 0.015, l
 paper  1,024 tokens, width 512, 25 x 19          2 CPU minutes    exact 0.019, limit 0.104
        networks, 3 seeds
 
-SA(rho) is the cosine of two tokens after attention, if it was rho before. Beta is the sharpness of
-attention. The run compares measured networks with two theories: the paper's limit of infinitely
-many tokens, and the exact average for T tokens.
+SA(rho) is the cosine of two tokens after attention if their cosine was rho before. Beta is the
+sharpness of attention. The run compares measured networks with two theories: the paper's limit of
+infinitely many tokens, and the exact average for T tokens.
 
 The paper compares its limit by eye. With 1,024 tokens the limit is wrong by up to 0.99 at low beta
 near rho = 0. It predicts that networks collapse in one layer, but SA(0) is 1 / (T Y_q), with the

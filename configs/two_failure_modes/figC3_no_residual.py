@@ -14,7 +14,8 @@ cosine by layer if the variances of value and MLP weights are 1. The exact theor
 networks with T tokens; the limit, as in the paper, has infinitely many.
 
 In the limit tokens are equal after one layer if beta < sqrt(2). With 128 tokens several layers are
-needed. Above sqrt(2) the limit is 0.5546, 0.3364 and 0.3242 for sigma_w^2 = 0.2, 1 and 2.
+needed. Above sqrt(2) the cosine of the limit is 0.5546, 0.3364 and 0.3242 for sigma_w^2 = 0.2, 1
+and 2.
 """
 
 from configs import common
