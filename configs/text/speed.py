@@ -12,9 +12,9 @@ paper  12 layers, width 512, 256 tokens,        half an hour        published: F
 
 Every variant runs once in each round. `speed` is its number of tokens per second divided by that of
 Standard in the same round. The first step, which compiles, is not counted. `products` is Standard's
-FLOPs of matrix products divided by the variant's, an upper bound of `speed`. The machine must be
-idle. The text is the packaged bigram chain, so that neither reading nor a tokenizer takes time; the
-chain uses few symbols of the vocabulary.
+FLOPs of matrix products divided by the variant's: the speed if a step did nothing else. MixiT also
+saves the softmax. The machine must be idle. The text is the packaged bigram chain, so that neither
+reading nor a tokenizer takes time; the chain uses few symbols of the vocabulary.
 """
 
 from configs import common
