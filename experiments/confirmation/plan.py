@@ -102,7 +102,8 @@ def read(file: Path) -> Plan:
 
 def _row_of_json(row: Mapping[str, Any]) -> PlannedRow:
     cells = {cell: tuple(runs) for cell, runs in row["cells"].items()}
-    return PlannedRow(**row | {"cells": cells})
+    fields: dict[str, Any] = {**row, "cells": cells}
+    return PlannedRow(**fields)
 
 
 def check(plan: Plan, papers: Mapping[str, Paper]) -> None:
