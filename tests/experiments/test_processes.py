@@ -15,6 +15,7 @@ from tests.experiments.conftest import ROOT, instead, tiny
 
 pytestmark = pytest.mark.slow  # six starts of a process, a minute of CPU time
 STEPS = 200
+HANG_SECONDS = 900  # after which a process is taken for hung, on a busy machine too
 MESH = (
     "--config.devices.data=1",
     "--config.devices.fsdp=2",
@@ -50,7 +51,7 @@ def start(workdir, *arguments, program=""):
 
 
 def finish(processes):
-    return [process.communicate(timeout=240) for process in processes]
+    return [process.communicate(timeout=HANG_SECONDS) for process in processes]
 
 
 @pytest.fixture(scope="module")
