@@ -51,7 +51,9 @@ def test_jobs_train_the_members_and_are_found_again_after_ctrl_c(python, cluster
     assert second.returncode == 0 and "in the queue already: 1" in text, text
     assert text.count("submitted") == 1 and "embedding, frozen: accuracy" in text, text
     packs = tmp_path.glob("cluster/members-*/job-*/pack.json")
-    assert sorted(len(json.loads(file.read_text())["members"]) for file in packs) == [1, 10]
+    # The whole network alone, then jobs of several members: one, or more on a slow machine.
+    sizes = sorted(len(json.loads(file.read_text())["members"]) for file in packs)
+    assert sizes[0] == 1 and sizes[-1] > 1 and sum(sizes) == 11, sizes
     code, text = python(*task, f"--workdir={tmp_path}/alone")
     assert code == 0, text
     assert members_of(tmp_path / "cluster") == members_of(tmp_path / "alone")
