@@ -5,8 +5,9 @@
     others    the plain product, whose weights the backward pass computes again
 
 With a kernel the memory grows linearly with the length T. The plain product needs T^2 numbers, for
-one layer at a time. Models use this function where no weights are captured or edited. Shape
-letters: see `jaxformer.models`.
+one layer at a time; it also computes attention with a mask, which cuDNN would store as T^2 biases.
+Models use this function where no weights are captured or edited. Shape letters: see
+`jaxformer.models`; G heads of keys and values serve H heads of queries.
 """
 
 from typing import Any
@@ -25,8 +26,8 @@ LAYOUT = (BATCH_AXES, None, "tensor", None)  # the mesh axes of (B, T, H, D)
 
 def fused_attention(
     q_BxTxHxD: jax.Array,
-    k_BxSxHxD: jax.Array,
-    v_BxSxHxD: jax.Array,
+    k_BxSxGxD: jax.Array,
+    v_BxSxGxD: jax.Array,
     mask_BxHxTxS: jax.Array | None = None,
     causal: bool = False,
 ) -> jax.Array:
@@ -34,39 +35,46 @@ def fused_attention(
 
     Args:
       q_BxTxHxD: the queries.
-      k_BxSxHxD: the keys.
-      v_BxSxHxD: the values.
+      k_BxSxGxD: the keys; query head h uses head h // (H/G).
+      v_BxSxGxD: the values.
       mask_BxHxTxS: booleans that broadcast against the scores, true where a query sees a key.
       causal: whether a query sees keys up to its own position only; it needs no mask.
     """
-    length, _, width = q_BxTxHxD.shape[1:]
-    arguments = (q_BxTxHxD, k_BxSxHxD, v_BxSxHxD)
+    arguments = (q_BxTxHxD, k_BxSxGxD, v_BxSxGxD)
 
-    def dot_product_attention(q, k, v, implementation=None):
-        return jax.nn.dot_product_attention(
-            q, k, v, mask=mask_BxHxTxS, is_causal=causal, implementation=implementation
-        )
-
-    def cudnn(q, k, v):
-        return dot_product_attention(q, k, v, implementation="cudnn")
+    def dot_product_attention(q, k, v):
+        return jax.nn.dot_product_attention(q, k, v, mask=mask_BxHxTxS, is_causal=causal)
 
     def in_float32(q, k, v):  # XLA's CPU backend has no product of float16 summed in float32
         wide = (x.astype(jnp.float32) for x in (q, k, v))
         return dot_product_attention(*wide).astype(q.dtype)
 
-    kernels: dict[str, Any] = {}  # {platform: function of q, k and v}
-    half_precision = q_BxTxHxD.dtype.itemsize == 2
-    if half_precision and width % 8 == 0 and width <= MAX_CUDNN_WIDTH and _traces(cudnn, arguments):
-        kernels["cuda"] = cudnn
-    same_length = length == k_BxSxHxD.shape[1]
-    if mask_BxHxTxS is None and same_length and length % TILE == 0 and width <= TILE:
-        kernels["tpu"] = _flash_on_mesh(q_BxTxHxD, causal)
+    kernels = {} if mask_BxHxTxS is not None else _kernels(*arguments, causal)
     if q_BxTxHxD.dtype == jnp.float16:
         kernels["cpu"] = jax.checkpoint(in_float32)
     plain_product = jax.checkpoint(dot_product_attention)
     if not kernels:
         return plain_product(*arguments)
     return jax.lax.platform_dependent(*arguments, **kernels, default=plain_product)
+
+
+def _kernels(
+    q_BxTxHxD: jax.Array, k_BxSxGxD: jax.Array, v_BxSxGxD: jax.Array, causal: bool
+) -> dict[str, Any]:
+    """Returns {platform: attention(q, k, v)} of the kernels that compute these arrays."""
+    T, _, D = q_BxTxHxD.shape[1:]
+
+    def cudnn(q, k, v):
+        return jax.nn.dot_product_attention(q, k, v, is_causal=causal, implementation="cudnn")
+
+    kernels: dict[str, Any] = {}
+    arguments = (q_BxTxHxD, k_BxSxGxD, v_BxSxGxD)
+    half_precision = q_BxTxHxD.dtype.itemsize == 2
+    if half_precision and D % 8 == 0 and D <= MAX_CUDNN_WIDTH and _traces(cudnn, arguments):
+        kernels["cuda"] = cudnn
+    if k_BxSxGxD.shape[1] == T and T % TILE == 0 and D <= TILE:
+        kernels["tpu"] = _flash_on_mesh(q_BxTxHxD, causal)
+    return kernels
 
 
 def _traces(function: Any, arguments: Any) -> bool:
@@ -78,12 +86,12 @@ def _traces(function: Any, arguments: Any) -> bool:
     return True
 
 
-def flash_attention(q_BxTxHxD: Any, k_BxSxHxD: Any, v_BxSxHxD: Any, causal: bool) -> jax.Array:
+def flash_attention(q_BxTxHxD: Any, k_BxTxHxD: Any, v_BxTxHxD: Any, causal: bool) -> jax.Array:
     """Returns attention by the TPU's kernel, (B, T, H, D)."""
     # Imported here, because it takes a second that only fused models need.
     from jax.experimental.pallas.ops.tpu import flash_attention as kernel
 
-    by_head = (x.swapaxes(1, 2) for x in (q_BxTxHxD, k_BxSxHxD, v_BxSxHxD))
+    by_head = (x.swapaxes(1, 2) for x in (q_BxTxHxD, k_BxTxHxD, v_BxTxHxD))
     out_BxHxTxD = kernel.flash_attention(
         *by_head, causal=causal, sm_scale=q_BxTxHxD.shape[-1] ** -0.5
     )
@@ -96,12 +104,19 @@ def _flash_on_mesh(q_BxTxHxD: jax.Array, causal: bool) -> Any:
     def attend(q, k, v):
         return flash_attention(q, k, v, causal)
 
-    mesh = layouts.mesh_of(q_BxTxHxD)
+    def with_equal_heads(q, k, v):  # the kernel has as many heads of keys as of queries
+        group = q.shape[2] // k.shape[2]
+        return on_mesh(q, *(jnp.repeat(x, group, axis=2) for x in (k, v)))
+
+    on_mesh, mesh = attend, layouts.mesh_of(q_BxTxHxD)
     if mesh is None:
-        return attend
+        return with_equal_heads
     axes = (
         axes_that_divide(size, axis, mesh)
         for size, axis in zip(q_BxTxHxD.shape, LAYOUT, strict=True)
     )
     spec = P(*axes)
-    return jax.shard_map(attend, mesh=mesh, in_specs=(spec,) * 3, out_specs=spec, check_vma=False)
+    on_mesh = jax.shard_map(
+        attend, mesh=mesh, in_specs=(spec,) * 3, out_specs=spec, check_vma=False
+    )
+    return with_equal_heads

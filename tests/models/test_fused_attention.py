@@ -50,6 +50,34 @@ def test_the_backward_pass_keeps_no_weights():
         assert saved and not [x.shape for x in saved if x.shape[-2:] == (TILE, TILE)]
 
 
+def test_a_mask_needs_no_kernel(monkeypatch):
+    """cuDNN would store a mask as T^2 biases, and JAX cannot map one that all heads share."""
+    monkeypatch.setattr("jaxformer.models.fused_attention._traces", lambda *_: True)
+    of_cudnn = []
+    attention = jax.nn.dot_product_attention
+
+    def recorded(*args, implementation=None, **options):
+        of_cudnn.append(implementation == "cudnn")
+        return attention(*args, **options)
+
+    monkeypatch.setattr(jax.nn, "dot_product_attention", recorded)
+    q, k, v = inputs(jnp.bfloat16)
+    mask = jnp.tril(jnp.ones((2, 1, TILE, TILE), bool))
+    for options, expected in (({"causal": True}, True), ({"mask_BxHxTxS": mask}, False)):
+        of_cudnn.clear()
+        jax.eval_shape(lambda *qkv, options=options: fused_attention(*qkv, **options), q, k, v)
+        assert any(of_cudnn) == expected, options
+
+
+def test_heads_share_keys_in_the_kernel_of_the_tpu():
+    q, k, v = inputs()
+    shared = k[:, :, :1], v[:, :, :1]
+    traced = jax.jit(fused).trace(q, *shared)
+    assert "tpu_custom_call" in traced.lower(lowering_platforms=("tpu",)).as_text()
+    repeated = (jnp.repeat(x, 2, axis=2) for x in shared)
+    np.testing.assert_allclose(fused(q, *shared), plain(q, *repeated), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.slow  # interprets the kernel
 def test_the_kernel_of_the_tpu_computes_attention():
     with tpu.force_tpu_interpret_mode():

@@ -11,6 +11,7 @@ import pytest
 from jaxformer import capture
 from jaxformer.core.partition import Partition
 from jaxformer.interp.generation import generate
+from jaxformer.models.fused_attention import TILE
 from jaxformer.models.pretrained import Pretrained, tiny
 from jaxformer.models.pretrained.rotary import Rotary
 
@@ -63,6 +64,22 @@ def test_logits_states_and_a_training_step(kind):
     assert np.abs(want["after"] - want["logits"]).max() > 0.1
     close(np.asarray(padded)[REAL], want["padded"][REAL], spread)
     assert np.abs(np.asarray(padded)[0, 4:] - want["logits"][0, 4:]).max() > 0.1
+
+
+def test_a_text_without_padding_is_attended_to_by_the_kernel_of_the_platform():
+    """The kernels hide later tokens by themselves; a mask would cost T^2 numbers."""
+    model, params, _ = tiny.tiny("llama", TILE)
+    short_window = replace(model.spec, window=TILE // 2)
+    tokens, real = jnp.zeros((1, TILE), int), jnp.ones((1, TILE), bool).at[0, 0].set(False)
+    cases = {
+        "causal": (model, None, True),
+        "padding": (model, real, False),
+        "window": (Pretrained(short_window), None, False),
+    }
+    for name, (network, real_BxT, expected) in cases.items():
+        apply = lambda p, t, net=network, real=real_BxT: net.apply({"params": p}, t, None, real)  # noqa: E731
+        lowered = jax.jit(apply).trace(params, tokens).lower(lowering_platforms=("tpu",))
+        assert ("tpu_custom_call" in lowered.as_text()) == expected, name
 
 
 CACHED = [

@@ -72,6 +72,7 @@ class Pretrained(nn.Module):
         """
         spec = self.spec
         n_batch, T = tokens_BxT.shape
+        has_padding = real_BxT is not None
         real_BxT = jnp.ones((n_batch, T), bool) if real_BxT is None else real_BxT.astype(bool)
         stored = None
         if cache is None and self.is_mutable_collection("cache") and not self.is_initializing():
@@ -91,7 +92,9 @@ class Pretrained(nn.Module):
         # In families with a padding token, padding gets the position before the first token's.
         table_row_BxT = jnp.where(counted_BxT, position_BxT, -1) if spec.pad >= 0 else position_BxT
         h_BxTxN = self._embedded(tokens_BxT, table_row_BxT, types_BxT)
-        score_inputs = positions.SharedScoreInputs(spec, seen_BxS, start, position_BxT)
+        score_inputs = positions.SharedScoreInputs(
+            spec, seen_BxS, start, position_BxT, has_padding or cache is not None
+        )
         new_cache: Cache = {"seen": seen_BxS, "length": start + T}
         for i in range(spec.layers):
             cached = None if cache is None else (cache[f"block_{i}"], start)
@@ -211,7 +214,7 @@ class Attention(nn.Module):
         q_BxTxHxD = self._heads(x_BxTxN, "query", spec.heads)
         k_BxTxGxD = self._heads(x_BxTxN, "key", spec.kv_heads)
         v_BxTxGxD = self._heads(x_BxTxN, "value", spec.kv_heads)
-        mask_BxTxS, angles_BxTxk, bias = score_inputs
+        mask_BxTxS, needs_mask, angles_BxTxk, bias = score_inputs
         rotary = spec.rotary_of(self.index)
         if rotary is not None:
             q_BxTxHxD = tap(self, "turned_queries", rotary.turn(q_BxTxHxD, angles_BxTxk))
@@ -230,7 +233,13 @@ class Attention(nn.Module):
         scale, mask_Bx1xTxS = spec.score_scale_of(self.index), mask_BxTxS[:, None]
         is_plain_softmax = scale == spec.head_width**-0.5 and bias is None and not spec.score_cap
         if is_plain_softmax and not is_observed(self):
-            mixed_BxTxHxD = fused_attention(q_BxTxHxD, k_BxTxGxD, v_BxTxGxD, mask_Bx1xTxS)
+            mixed_BxTxHxD = fused_attention(
+                q_BxTxHxD,
+                k_BxTxGxD,
+                v_BxTxGxD,
+                mask_Bx1xTxS if needs_mask else None,
+                causal=spec.causal and not needs_mask,
+            )
         else:
             mixed_BxTxHxD = layers.softmax_attention(
                 self,

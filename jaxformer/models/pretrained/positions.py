@@ -18,6 +18,7 @@ class ScoreInputs(NamedTuple):
     """The mask, the rotary angles and the biases that the scores of a block depend on."""
 
     mask_BxTxS: jax.Array
+    needs_mask: bool  # whether it hides more than the tokens after a causal one
     angles_BxTxk: Any  # of the rotary positions, or None
     bias: jax.Array | None  # (B, H, 1, S), added to the scores
 
@@ -30,11 +31,19 @@ class SharedScoreInputs:
       seen_BxS: booleans, true at slots with a real token.
       start: the slot of the first new token.
       position_BxT: the positions of the new tokens.
+      has_free_slots: whether there may be slots without a real token: padding or a cache.
     """
 
-    def __init__(self, spec: PretrainedSpec, seen_BxS: Any, start: Any, position_BxT: jax.Array):
+    def __init__(
+        self,
+        spec: PretrainedSpec,
+        seen_BxS: Any,
+        start: Any,
+        position_BxT: jax.Array,
+        has_free_slots: bool,
+    ):
         self.spec, self.start, self.seen_BxS = spec, start, seen_BxS
-        self.position_BxT = position_BxT
+        self.position_BxT, self.has_free_slots = position_BxT, has_free_slots
         self.masks: dict[int, jax.Array] = {}  # {window: mask}
         self.angles: dict[Rotary, jax.Array] = {}
         self.bias = alibi(spec, seen_BxS) if spec.alibi else None
@@ -48,7 +57,8 @@ class SharedScoreInputs:
         if rotary is not None and rotary not in self.angles:
             self.angles[rotary] = rotary.angles(self.position_BxT)
         angles_BxTxk = None if rotary is None else self.angles[rotary]
-        return ScoreInputs(self.masks[window], angles_BxTxk, self.bias)
+        needs_mask = self.has_free_slots or 0 < window < T
+        return ScoreInputs(self.masks[window], needs_mask, angles_BxTxk, self.bias)
 
 
 def visible(seen_BxS: jax.Array, start: Any, T: int, window: int, causal: bool = True) -> jax.Array:
