@@ -32,13 +32,14 @@ class Population(NamedTuple):
 
     def init_keys(self) -> jax.Array:
         """Returns (members,) keys of the initial parameters and the fixed mixing."""
-        return _keys_of(self._member_seeds(), 0)
+        return init_keys(self.member_seeds())
 
     def data_keys(self) -> jax.Array:
         """Returns (members,) keys of the training data."""
-        return _keys_of(self._member_seeds(), 1)
+        return _keys_of(self.member_seeds(), 1)
 
-    def _member_seeds(self) -> np.ndarray:
+    def member_seeds(self) -> np.ndarray:
+        """Returns (members,) seeds."""
         return np.array([seed for seed, _ in self.members], np.uint32)
 
     def learning_rates(self) -> jax.Array:
@@ -61,8 +62,13 @@ class Population(NamedTuple):
         return any(min(group) >= target for group in self.by_rate(scores))
 
 
+def init_keys(seeds_M: jax.Array | np.ndarray) -> jax.Array:
+    """Returns the key of the initial parameters and the fixed mixing of each seed."""
+    return _keys_of(seeds_M, 0)
+
+
 @jax.jit
-def _keys_of(seeds_M: jax.Array, stream: int) -> jax.Array:
+def _keys_of(seeds_M: jax.Array | np.ndarray, stream: int) -> jax.Array:
     """Returns the key fold_in(key(seed), stream) of each seed."""
     return jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(seed), stream))(seeds_M)
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -19,7 +20,7 @@ from jaxformer.core.partition import Partition
 from jaxformer.core.settings import MEMBER_MODES
 from jaxformer.models.model import check_logits
 from jaxformer.tasks.task import Batch, Scores, Task, scored_positions
-from jaxformer.training.population import Population
+from jaxformer.training.population import Population, init_keys
 
 Apply = Callable[..., jax.Array]  # (params, tokens, positions) -> logits
 ApplyWithProbes = Callable[..., tuple[jax.Array, dict[str, jax.Array]]]  # -> (logits, numbers)
@@ -56,23 +57,27 @@ def create(
       population: seeds and learning rates of the members.
       shardings_of: maps the shapes of the state to shardings, so that each device computes only
         its part. None leaves the state on the default device.
-      params: the initial parameters of every member; None draws them by `init`. They are arguments
-        of the compiled function, because constants would need a second copy.
+      params: the initial parameters of every member; None draws them by `init`.
+
+    Seeds, learning rates and parameters are arguments of the compiled function. As constants, each
+    seed would need a program of its own, and parameters a second copy.
     """
 
     def create_member(key, learning_rate, given):
         params = init(key) if given is None else given
         return member_state(params, learning_rate, partition, tx)
 
-    member_keys, learning_rates = population.init_keys(), population.learning_rates()
-
     @partial(jax.jit, inline=True)  # shapes and values share one trace
-    def create_all(given):
+    def create_all(seeds, learning_rates, given):
+        member_keys = init_keys(seeds)
         create_members = jax.vmap(create_member, in_axes=(0, 0, None), out_axes=AXES)
         return create_members(member_keys, learning_rates, given)
 
-    shardings = None if shardings_of is None else shardings_of(jax.eval_shape(create_all, params))
-    return jax.jit(lambda given: create_all(given), out_shardings=shardings)(params)
+    rates = np.array([rate for _, rate in population.members], jnp.result_type(float))
+    arguments = (population.member_seeds(), rates, params)
+    shapes = jax.eval_shape(create_all, *arguments)
+    shardings = None if shardings_of is None else shardings_of(shapes)
+    return jax.jit(lambda *given: create_all(*given), out_shardings=shardings)(*arguments)
 
 
 def member_state(

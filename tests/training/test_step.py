@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 from jaxformer.core import optim
 from jaxformer.core.errors import UserError
@@ -41,6 +42,28 @@ def population(partition, rates, clip=1.0, decay=0.1, member_loop="vmap", **size
 
     state = create(init, partition, tx, Population((0,), tuple(rates)))
     return state, make_step(apply, TASK, tx, member_loop), apply
+
+
+def test_seeds_share_the_program_of_the_initial_state(tmp_path):
+    """A program that the compilation cache holds for one seed serves the others."""
+    tx = optim.optimizer(STANDARD, {"train": optim.AdamW()}, 1.0, optim.schedule("constant", 10, 0))
+    folder = jax.config.jax_compilation_cache_dir
+    compilation_cache.reset_cache()
+    try:
+        jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+        programs = []
+        for seed in (0, 1):
+            create(
+                lambda key: {"w": jax.random.normal(key, (3,))},
+                STANDARD,
+                tx,
+                Population((seed,), (1.0,)),
+            )
+            programs.append(len(list(tmp_path.glob("*-cache"))))
+    finally:
+        compilation_cache.reset_cache()
+        jax.config.update("jax_compilation_cache_dir", folder)
+    assert programs[0] == programs[1] > 0
 
 
 def test_frozen_leaves_keep_their_bits_and_the_others_move():
