@@ -170,7 +170,7 @@ def plan_of(**arguments):
 
 
 def test_a_plan_survives_json_and_names_what_does_not_fit(monkeypatch):
-    monkeypatch.setattr(compile_plan, "free_memory", lambda: 2**16)
+    monkeypatch.setattr(compile_plan, "free_host_memory", lambda: 2**16)
     monkeypatch.setattr(compile_plan.roofline, "measured_cpu", lambda n: SLOW_LINKS)
     result = plan_of()
     assert plan.Plan.from_json(json.loads(json.dumps(result.as_json()))) == result

@@ -20,7 +20,7 @@ from jaxformer.training.cost import hlo, roofline
 from jaxformer.training.cost.cards import CARDS
 from jaxformer.training.cost.collectives import collectives
 from jaxformer.training.cost.flops import flops_by_dtype, inner_programs
-from jaxformer.training.cost.memory import batch_shapes, free_memory
+from jaxformer.training.cost.memory import batch_shapes, free_host_memory
 from jaxformer.training.cost.plan import Plan
 from jaxformer.training.cost.settings_to_try import options
 from jaxformer.training.cost.targets import Target, devices_of
@@ -116,7 +116,7 @@ def compiled_plan(
       options_of: returns the settings that would lower the peak.
     """
     card = CARDS.get(target.card)
-    capacity = card.memory if card else (free_memory() or 0) // target.devices
+    capacity = card.memory if card else (free_host_memory() or 0) // target.devices
     began = time.perf_counter()
     traced = function.trace(*arguments)
     flops = flops_by_dtype(traced.jaxpr.jaxpr)

@@ -153,14 +153,19 @@ def _stored_bytes(setup: Setup) -> int:
 
 
 def free_memory() -> int | None:
-    """Returns the free bytes of an accelerator, or on a CPU the bytes that this process may use.
-
-    On a CPU this is the smaller of the machine's available memory and what the control group's
-    limit leaves. Returns None if neither can be determined.
-    """
+    """Returns the free bytes of the first accelerator, or of this machine if it has none."""
     stats = jax.local_devices()[0].memory_stats()
     if stats and "bytes_limit" in stats:
         return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+    return free_host_memory()
+
+
+def free_host_memory() -> int | None:
+    """Returns the bytes that this process may use of the machine's memory.
+
+    This is the smaller of the available memory and what the control group's limit leaves; None if
+    neither can be determined.
+    """
     available = _number_in(Path("/proc/meminfo"), "MemAvailable:")
     free = [] if available is None else [available * 1024]
     limit = _number_in(CONTROL_GROUP / "memory.max", "")

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxformer.training.cost.cards import Card
 from jaxformer.training.cost.collectives import Collective
 from jaxformer.training.cost.flops import best_seconds, matmul_rate
-from jaxformer.training.cost.memory import free_memory
+from jaxformer.training.cost.memory import free_host_memory
 
 STREAM_ELEMENTS = 2**24  # arrays of 64 MiB in float32, larger than most caches
 
@@ -47,7 +47,7 @@ def measured_cpu(n_devices: int) -> Card:
     return Card(
         name="cpu",
         platform="cpu",
-        memory=(free_memory() or 0) // n_devices,
+        memory=(free_host_memory() or 0) // n_devices,
         bfloat16_rate=matmul_rate(jnp.bfloat16) / n_devices,
         float32_rate=matmul_rate(jnp.float32) / n_devices,
         memory_bandwidth=bandwidth,
