@@ -135,6 +135,17 @@ class Cluster:
                 raise AssertionError("it never was\n" + "\n".join(logs))
             time.sleep(0.2)
 
+    def clear(self) -> None:
+        """Ends all jobs, also held ones, and takes drained nodes back.
+
+        Slurm holds a job and drains its node if it starts the job twice, which can happen after a
+        death of the controller.
+        """
+        self.ask("scancel", "--user", getpass.getuser())
+        self.until(lambda: not self.ask("squeue", "--noheader", "--all"), 300.0)
+        for name in self.names:
+            self.ask("scontrol", "update", f"nodename={name}", "state=resume")
+
     def stop(self) -> None:
         with contextlib.suppress(OSError):
             self.ask("scancel", "--user", getpass.getuser())

@@ -14,8 +14,20 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 900  # seconds after which a program of a test is taken for hung, on a busy machine too
 
 
-@pytest.fixture(scope="session")
-def cluster():
+@pytest.fixture
+def cluster(cluster_of_file):
+    """The cluster with an empty queue and all of its nodes, whatever a test before has left."""
+    cluster_of_file.clear()
+    return cluster_of_file
+
+
+@pytest.fixture(scope="module")
+def cluster_of_file():
+    """A cluster for one file. The last test of test_deaths.py kills its controller.
+
+    If the controller had not saved its state, it gives the number of a job to another one, which
+    the nodes refuse.
+    """
     if lacks := daemons.missing():
         pytest.skip(f"no {lacks[0]} on this machine: apt-get install slurm-wlm munge")
     if importlib.util.find_spec("submitit") is None:

@@ -31,8 +31,6 @@ def test_jobs_train_the_members_and_are_found_again_after_ctrl_c(python, cluster
             words = ("scontrol", "update", f"nodename={name}", f"state={state}", "reason=test")
             cluster.ask(*words)
 
-    # The first job in the queue is then that of this command, which has been imported by then.
-    cluster.until(lambda: not cluster.ask("squeue", "-h", "-o", "%i"), PATIENCE)
     set_nodes("drain")  # the first job waits
     try:
         first = python.started("-u", *command)
