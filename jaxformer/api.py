@@ -12,6 +12,7 @@ from jaxformer import build
 from jaxformer.core import optim
 from jaxformer.core.config_fields import json_fields
 from jaxformer.core.errors import UserError
+from jaxformer.core.label_table import label_table
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.io.run_folder import MemoryWorkdir, config_hash, open_workdir
@@ -85,7 +86,8 @@ def train(
       task: the source of examples, and the loss (`jaxformer.tasks`).
       model: a module of `jaxformer.models`, or one of `jaxformer.wrap`, built for this task.
       partition: (pattern, label) rules over parameter paths; the first full match wins, and
-        "frozen" is not trained. Default: everything is trained.
+        "frozen" is not trained. A rule without effect and a misspelt alternative such as `qury` in
+        ".*/(qury|key)/.*" are errors. Default: everything is trained.
       steps: training steps; no default.
       batch_size: examples per step and member. Default 128.
       learning_rate: one, or several among which validation chooses. It multiplies the schedule,
@@ -105,7 +107,7 @@ def train(
       workdir: a folder for rows, checkpoints and result. The same call resumes the run in it.
         Default: nothing is saved.
       devices: sizes of the mesh axes. Default: the batch is split over all devices.
-      progress: print parameter counts and a progress line. Default True.
+      progress: print the parameters with their labels, and a progress line. Default True.
       **settings: fields of `TrainSettings` (log_every=10, eval_every=steps/10, members="map",
         target, patience, probes, signal, throughput, loss_chunk, accumulate) and of `OptimSettings`
         (schedule="cosine", warmup=min(50, steps/4), clip=1.0). Intervals count steps.
@@ -139,8 +141,7 @@ def train(
     )
     with opened as folder:
         if progress:
-            counts = phases[0].setup.counts()
-            print("parameters:", ", ".join(f"{n:,} {label}" for label, n in counts.items()))
+            print(label_table(phases[0].setup.partition, phases[0].setup.shapes()))
         trained = train_phases(phases, prepared.settings, folder, progress=progress)
         result = None if trained.exit_code() else trained.result()
         if result:

@@ -12,6 +12,7 @@ import optax
 import pytest
 
 import jaxformer
+from jaxformer import api
 from jaxformer.core import optim
 from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DataSettings
@@ -47,6 +48,18 @@ def test_a_notebook_and_a_config_train_the_same_network(run, finished):
     assert jax.tree.structure(run.params) == jax.tree.structure(params)
     jax.tree.map(np.testing.assert_array_equal, run.params, params)
     assert "--config.train.steps=60" in TINY  # `finished` is made by this command
+
+
+def test_training_prints_the_label_of_each_parameter(capsys, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "train_phases", stop)
+    with pytest.raises(KeyboardInterrupt):
+        jaxformer.train(TASK, model(), FROZEN_QK, **SHORT | {"progress": True})
+    printed = capsys.readouterr().out
+    assert re.search(r"^block_0\.\.1/attn/key/kernel +16 x 16 +256 +frozen$", printed, re.M)
+    assert re.search(r"^unembed/kernel +16 x \d+ +\d+ +train$", printed, re.M)
 
 
 def test_a_folder_opens_as_the_run_that_made_it(run, finished):
