@@ -5,7 +5,7 @@
     jaxformer report --csv=results.csv         writes all numbers of the ledger into one file
     jaxformer report --write                   writes RESULTS.md, docs/results and README.md
 
-  --only=NAME    shows only these rows: a paper, or how names of tables and figures begin
+  --only=NAME    shows only these rows: a paper, a table or figure, or how their names begin
   --page=FILE    writes FILE with findings and ledger, and FILE_PAPER.html for each paper
   --csv=FILE     writes one table with a line for each number of each row
   --tables=DIR   writes a CSV and a LaTeX table for each row
