@@ -78,6 +78,14 @@ def main(argv: Sequence[str]) -> int:
         records, problems = records + run_records, problems + run_problems
     if args.write or args.check:
         return write_pages(records, problems, args.check)
+    if not records and (args.csv or args.tables):
+        folders = ", ".join(map(str, [WORKSPACE / "results", *args.runs][args.only_runs :]))
+        raise UserError(
+            f"there are no numbers to write: {folders} has no usable record. Make one with "
+            "`jaxformer run ... --record`, give --runs=DIR, or use a clone of the repository."
+        )
+    if args.csv:
+        _check_writable(args.csv)
     rows = all_rows = ledger(PAPERS, records, also=("tiny",) if args.runs else ())
     if args.only:
         rows = select_rows(rows, args.only)

@@ -25,6 +25,22 @@ def test_the_pages_are_up_to_date(capsys):
     assert report.main(["--chek"]) == 2
 
 
+@pytest.mark.parametrize("flag", ["--csv=new/x.csv", "--tables=new"])
+def test_tables_without_records_are_refused_before_a_folder_is_made(
+    flag, tmp_path, monkeypatch, capsys
+):
+    """An installed wheel has no records: 175 rows without a number are no table."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(report, "WORKSPACE", tmp_path)
+    assert report.main([flag]) == 2
+    error = capsys.readouterr().err
+    assert "results has no usable record" in error and error.count("\n") == 1
+    assert [*tmp_path.iterdir()] == []
+    (tmp_path / "runs").mkdir()
+    assert report.main([flag, "--runs=runs", "--only-runs"]) == 2
+    assert ": runs has no usable record" in capsys.readouterr().err
+
+
 def test_the_results_stay_small():
     """Everyone clones the results and reads their diffs, so long arrays are stored as CSV."""
     files = [*(flags.ROOT / "results").iterdir()]
