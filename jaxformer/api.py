@@ -1,5 +1,6 @@
 """`train` runs a training without a config file, and `plan` returns the cost of one step."""
 
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -17,6 +18,7 @@ from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.io.run_folder import MemoryWorkdir, config_hash, open_workdir
 from jaxformer.models.pretrained_init import FromParams
+from jaxformer.runtime.progress import in_notebook
 from jaxformer.tasks.source import Data, make_source
 from jaxformer.tasks.task import Task
 from jaxformer.training.arguments import (
@@ -43,6 +45,7 @@ from jaxformer.training.user_optimizer import check_learning_rate
 Rules = Iterable[tuple[str, str]]
 TRAIN_EVERYTHING: Rules = ((".*", "train"),)
 DEFAULT_LEARNING_RATE = 1e-3
+SIGNALS = 128  # exit codes above are those of signals
 
 
 def train(
@@ -117,6 +120,9 @@ def train(
 
     Raises:
       UserError: an argument is wrong, the parts do not fit together, or all members diverged.
+      KeyboardInterrupt: Ctrl-C stopped the run. With a workdir it is saved first, and the same call
+        resumes it. A SIGTERM raises SystemExit, so that either ends a script with several calls; a
+        notebook gets the stopped `Run`, whose `params` and `curves` it can look at.
     """
     prepared = _prepare(
         task,
@@ -143,7 +149,10 @@ def train(
         if progress:
             print(label_table(phases[0].setup.partition, phases[0].setup.shapes()))
         trained = train_phases(phases, prepared.settings, folder, progress=progress)
-        result = None if trained.exit_code() else trained.result()
+        code = trained.exit_code()
+        if code > SIGNALS and not in_notebook():  # a script must not go on to its next call
+            raise KeyboardInterrupt if code == SIGNALS + signal.SIGINT else SystemExit(code)
+        result = None if code else trained.result()
         if result:
             folder.write("result.json", result.as_json())
         return run_of(trained, folder, result)
