@@ -24,6 +24,7 @@ from typing import Any
 from experiments.cli import flags
 from experiments.confirmation import judgement, plan, planning, runs
 from experiments.ledger import read, write
+from experiments.ledger.choose import names_beginning_with
 from experiments.ledger.item import Paper, checked
 from experiments.ledger.ledger import ledger
 from experiments.papers import PAPERS
@@ -56,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
         metavar="MODULE:NAME",
         help="your own claims: a Paper or a tuple of papers (default: the five papers)",
     )
-    add("--only", default="", metavar="ROW", help="plan, or run, rows whose name begins with this")
+    add("--only", default="", metavar="ROW", help="plan, or run, this row, or all that begin so")
     add(
         "--budget",
         type=seconds,
@@ -104,7 +105,10 @@ def make_plan(args, papers: Mapping[str, Paper]) -> int:
     records, problems = read.load(write.RESULTS)
     for problem in problems:
         print(f"warning: not used: {problem}", file=sys.stderr)
-    rows = [row for row in ledger(papers, records) if row.item.name.startswith(args.only)]
+    rows = ledger(papers, records)
+    if args.only:
+        names = names_beginning_with([row.item.name for row in rows], args.only)
+        rows = [row for row in rows if row.item.name in names]
     # The rows that the README links are worth most.
     readme = flags.WORKSPACE / "README.md"
     headlines = linked_rows(readme.read_text()) if readme.exists() else ()
@@ -131,9 +135,12 @@ def make_runs(args, planned: plan.Plan) -> int:
     jobs = runs.jobs(planned, args.workdir)
     name_of = {job.workdir: name for name, job in jobs.items()}
     recorded = runs.read_records(planned, folder, jobs)
-    rows = [row for row in planned.rows if row.item.startswith(args.only)]
+    rows, items = planned.rows, [row.item for row in planned.rows]
+    if args.only:
+        names = names_beginning_with(items, args.only)
+        rows = [row for row in rows if row.item in names]
     if not rows:
-        raise unknown("row of the plan", args.only, [row.item for row in planned.rows])
+        raise unknown("row of the plan", args.only, items)
     wanted = set().union(*(row.runs for row in rows))
     unrecorded = [job for name, job in jobs.items() if name not in recorded and name in wanted]
     for job in unrecorded:

@@ -43,6 +43,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.cli import describe, flags
+from experiments.cli.completion import config_path
 from experiments.ledger import read, write
 from experiments.litmus_report import rule
 from experiments.litmus_report.report import make_litmus
@@ -63,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--task", default="")
-    add("--config", default="")
+    add("--config", type=config_path, default="")
     add("--scale", default="tiny")
     add("--seeds", type=count, default=3)
     add("--rates", default="")

@@ -5,7 +5,7 @@
     jaxformer report --csv=results.csv         writes all numbers of the ledger into one file
     jaxformer report --write                   writes RESULTS.md, docs/results and README.md
 
-  --only=NAME    shows only these rows: a paper, or how names of tables and figures begin
+  --only=NAME    shows only these rows: a paper, a table or figure, or how their names begin
   --page=FILE    writes FILE with findings and ledger, and FILE_PAPER.html for each paper
   --csv=FILE     writes one table with a line for each number of each row
   --tables=DIR   writes a CSV and a LaTeX table for each row
@@ -78,6 +78,14 @@ def main(argv: Sequence[str]) -> int:
         records, problems = records + run_records, problems + run_problems
     if args.write or args.check:
         return write_pages(records, problems, args.check)
+    if not records and (args.csv or args.tables):
+        folders = ", ".join(map(str, [WORKSPACE / "results", *args.runs][args.only_runs :]))
+        raise UserError(
+            f"there are no numbers to write: {folders} has no usable record. Make one with "
+            "`jaxformer run ... --record`, give --runs=DIR, or use a clone of the repository."
+        )
+    if args.csv:
+        _check_writable(args.csv)
     rows = all_rows = ledger(PAPERS, records, also=("tiny",) if args.runs else ())
     if args.only:
         rows = select_rows(rows, args.only)

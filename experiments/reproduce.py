@@ -3,7 +3,7 @@
     jaxformer reproduce --paper mixit --scale small --budget 30m --seeds 3
 
   --paper=NAME   mixit, random_attention, two_failure_modes, associations, attention_paths or all
-  --only=TABLE   one table or figure, such as "Table 2"
+  --only=TABLE   one table or figure, such as "Table 2, k-hop", or all that begin with "Table 2"
   --scale=SCALE  tiny, small or paper, which uses an accelerator if there is one (small)
   --seeds=N      seeds of every run that has seeds (those of its config)
   --budget=TIME  90s, 30m, 2h: starts only runs that end in time (no limit)

@@ -31,6 +31,7 @@ from types import ModuleType
 
 from experiments import recipes
 from experiments.cli import describe, flags, plan_targets
+from experiments.cli.completion import config_path
 from experiments.cli.recipe_table import RECIPES
 from experiments.ledger.record import run_name
 from experiments.ledger.write import write_record
@@ -69,9 +70,10 @@ def parse(argv: Sequence[str]) -> Namespace:
     add = parser.add_argument
     add(
         "--config",
+        type=config_path,
         default="",
         metavar="FILE:ARGUMENTS",
-        help="a config; ARGUMENTS are variant=...,scale=tiny|small|paper",
+        help="a config, such as mixit/retrieval; ARGUMENTS are variant=...,scale=tiny|small|paper",
     )
     add(
         "--workdir",

@@ -39,6 +39,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.cli.completion import config_path
 from experiments.cli.flags import load_with_overrides
 from experiments.ledger import read, write
 from experiments.schedule import devices, executors, grids, launch, search, sweep_table
@@ -166,7 +167,7 @@ def sweep_definition(args: Namespace) -> tuple[str, dict[str, list[str]], dict[s
     config, grid, fields = grids.read_file(args.file) if args.file else ("", {}, {})
     grid |= grids.parse_grid(args.grid)
     fields |= args.fields | ({"n_seeds": str(args.seeds)} if args.seeds else {})
-    config = args.config or config
+    config = config_path(args.config or config)
     if not config:
         raise UserError("give --config=FILE:ARGUMENTS, or --file=FILE.toml with one.")
     return config, grid, fields

@@ -1,5 +1,6 @@
 """`train` runs a training without a config file, and `plan` returns the cost of one step."""
 
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -12,11 +13,13 @@ from jaxformer import build
 from jaxformer.core import optim
 from jaxformer.core.config_fields import json_fields
 from jaxformer.core.errors import UserError
+from jaxformer.core.label_table import label_table
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.io.run_folder import MemoryWorkdir, config_hash, open_workdir
 from jaxformer.models.own_model import model_identity
 from jaxformer.models.pretrained_init import FromParams
+from jaxformer.runtime.progress import in_notebook
 from jaxformer.tasks import heldout
 from jaxformer.tasks.heldout import default_data
 from jaxformer.tasks.source import Data, make_source
@@ -45,6 +48,7 @@ from jaxformer.training.user_optimizer import check_learning_rate
 Rules = Iterable[tuple[str, str]]
 TRAIN_EVERYTHING: Rules = ((".*", "train"),)
 DEFAULT_LEARNING_RATE = 1e-3
+SIGNALS = 128  # exit codes above are those of signals
 
 
 def train(
@@ -88,7 +92,8 @@ def train(
       task: the source of examples, and the loss (`jaxformer.tasks`).
       model: a module of `jaxformer.models`, or one of `jaxformer.wrap`, built for this task.
       partition: (pattern, label) rules over parameter paths; the first full match wins, and
-        "frozen" is not trained. Default: everything is trained.
+        "frozen" is not trained. A rule without effect and a misspelt alternative such as `qury` in
+        ".*/(qury|key)/.*" are errors. Default: everything is trained.
       steps: training steps; no default.
       batch_size: examples per step and member. Default 128.
       learning_rate: one, or several among which validation chooses. It multiplies the schedule,
@@ -109,7 +114,7 @@ def train(
         is refused if the code of your task or module has been edited since. Default: nothing is
         saved.
       devices: sizes of the mesh axes. Default: the batch is split over all devices.
-      progress: print parameter counts and a progress line. Default True.
+      progress: print the parameters with their labels, and a progress line. Default True.
       **settings: fields of `TrainSettings` (log_every=10, eval_every=steps/10, members="map",
         target, patience, probes, signal, throughput, loss_chunk, accumulate) and of `OptimSettings`
         (schedule="cosine", warmup=min(50, steps/4), clip=1.0). Intervals count steps.
@@ -120,6 +125,9 @@ def train(
     Raises:
       UserError: an argument is wrong, the parts do not fit together, the task's examples are wrong,
         the model reads later tokens although its spec is causal, or all members diverged.
+      KeyboardInterrupt: Ctrl-C stopped the run. With a workdir it is saved first, and the same call
+        resumes it. A SIGTERM raises SystemExit, so that either ends a script with several calls; a
+        notebook gets the stopped `Run`, whose `params` and `curves` it can look at.
     """
     check_fits(task, model)
     check_devices(devices)
@@ -154,10 +162,12 @@ def train(
     )
     with opened as folder:
         if progress:
-            counts = phases[0].setup.counts()
-            print("parameters:", ", ".join(f"{n:,} {label}" for label, n in counts.items()))
+            print(label_table(phases[0].setup.partition, phases[0].setup.shapes()))
         trained = train_phases(phases, prepared.settings, folder, progress=progress, drawn=drawn)
-        result = None if trained.exit_code() else trained.result()
+        code = trained.exit_code()
+        if code > SIGNALS and not in_notebook():  # a script must not go on to its next call
+            raise KeyboardInterrupt if code == SIGNALS + signal.SIGINT else SystemExit(code)
+        result = None if code else trained.result()
         if result:
             folder.write("result.json", result.as_json())
         return run_of(trained, folder, result)

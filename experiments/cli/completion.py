@@ -135,9 +135,13 @@ def fields(words: Iterable[str]) -> list[str]:
 
 
 def _get_config(name: str, arguments: str) -> Any:
-    path = Path(config_path(name))
-    file = next((p for p in (path, ROOT / path) if p.is_file()), None)
-    if file is None:
+    """Imports a config of the repository and calls it.
+
+    Any other file is refused, because a key press must not run code: every word of the line comes
+    here, and a folder that the user has only unpacked may have Python files too.
+    """
+    file = (ROOT / config_path(name)).resolve()
+    if not (file.is_file() and file.is_relative_to((ROOT / "configs").resolve())):
         raise UserError(f"no config {name!r}.")
     spec = importlib.util.spec_from_file_location("config_file", file)
     assert spec is not None and spec.loader is not None

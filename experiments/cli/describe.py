@@ -6,12 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from jaxformer.core import paths
-from jaxformer.core.partition import FROZEN, Partition
+from jaxformer.core.label_table import label_table
 from jaxformer.core.text_format import counted, number, with_error
 from jaxformer.io.run_folder import Workdir
 from jaxformer.training.setup import Setup
@@ -32,22 +30,9 @@ HIDDEN_METRICS = ("trained_share", "waiting_share", "share_of_matmul")
 LEAST_TABLE_WIDTH = 72
 
 
-def print_labels(partition: Partition, params: Mapping[str, Any]) -> None:
-    """Prints every parameter with its shape, size and label of the partition."""
-    flat, labels = paths.flatten(params), paths.flatten(partition.labels(params))
-    table = Table("parameter", "shape", "size", "label", box=None, pad_edge=False)
-    for path, leaf in flat.items():
-        style = "dim" if labels[path] == FROZEN else ""
-        shape = " x ".join(map(str, leaf.shape))
-        table.add_row(path, shape, f"{int(np.prod(leaf.shape)):,}", labels[path], style=style)
-    show(table)
-    counts = partition.count(params)
-    print("parameters:", ", ".join(f"{n:,} {label}" for label, n in sorted(counts.items())))
-
-
 def announce(setup: Setup) -> None:
     """Prints the parameters that a run is about to train, and the remark of its task."""
-    print_labels(setup.partition, setup.shapes())
+    print(label_table(setup.partition, setup.shapes()))
     if setup.task.remark:
         print(f"note: {setup.task.remark}")
 

@@ -17,6 +17,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from configs.arguments import ConfigError
+from experiments.cli.completion import config_path
 from experiments.cli.recipe_table import RECIPES, sections
 from jaxformer.core.errors import UserError, check_choice, did_you_mean
 from jaxformer.io.run_folder import flatten_config
@@ -92,9 +93,10 @@ def load_recorded_config(text: str, overrides: Mapping[str, Any]) -> ConfigDict:
 
 
 def config_module(name: str) -> Any:
-    """Executes a config file and returns its module."""
+    """Executes a config file, given as a path or as "mixit/retrieval", and returns its module."""
     try:
-        file = next((p for p in (Path(name), ROOT / name) if p.is_file()), None)
+        path = config_path(name)
+        file = next((p for p in (Path(path), ROOT / path) if p.is_file()), None)
     except (OSError, ValueError):  # the name is too long or contains NUL
         file = None
     if file is None:

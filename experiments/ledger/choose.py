@@ -31,9 +31,12 @@ def matching_items(pairs: Sequence[tuple[str, str]], name: str) -> list[tuple[st
 def names_beginning_with(names: Sequence[str], beginning: str) -> list[str]:
     """Returns the names that begin with `beginning`, in upper or lower case.
 
-    If `beginning` ends at the end of a word in some names, only these are returned. "Table 2"
-    selects "Table 2, k-hop" and not "Table 20"; "Table 2, k" selects "Table 2, k-hop".
+    A whole name selects itself alone: "Figure 1f" and not "Figure 1f, T = 32", which "Figure 1f,"
+    selects. If `beginning` ends at the end of a word in some names, only these are returned:
+    "Table 2" selects "Table 2, k-hop" and not "Table 20"; "Table 2, k" selects "Table 2, k-hop".
     """
+    if whole := [name for name in names if name.lower() == beginning.lower()]:
+        return whole
     matches = [name for name in names if beginning and name.lower().startswith(beginning.lower())]
 
     def ends_at_word(name: str) -> bool:

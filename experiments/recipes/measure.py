@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from experiments.cli import describe
 from experiments.papers import plots
 from experiments.recipes import finish_run
 from jaxformer import build
 from jaxformer.capture import capture
 from jaxformer.core.errors import check_choice
+from jaxformer.core.label_table import label_table
 from jaxformer.interp import observables
 from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.progress import Stopwatch
@@ -37,7 +37,7 @@ def run(config, workdir: Workdir) -> int:
 def _run(config, workdir: Workdir) -> int:
     stopwatch = Stopwatch()
     task, model, n_seeds, measurements = setup(config)
-    describe.print_labels(build.partition(config), shapes(model))
+    print(label_table(build.partition(config), shapes(model)))
     test = jax.tree.map(jnp.asarray, build.source(config, task, batch_size=1).heldout().test)
 
     @jax.jit
@@ -94,6 +94,6 @@ def shapes(model) -> Any:
 
 def dry_run(config) -> None:
     _, model, n_seeds, measurements = setup(config)
-    describe.print_labels(build.partition(config), shapes(model))
+    print(label_table(build.partition(config), shapes(model)))
     print(f"would measure {len(measurements)} statistics over {n_seeds} seeds:")
     print(*(f"  {statistic} of {name}" for name, statistic in measurements), sep="\n")

@@ -250,12 +250,17 @@ def _q(finding: Finding) -> str:
 
 
 def _required(rule: Rule) -> str:
-    """Returns the required difference of the two numbers, such as "above, by more than 0.2"."""
+    """The required relation of the printed numbers, such as "above by more than 0.2".
+
+    A rule says left > right + by. Its numbers begin with the measured side, so a rule whose left
+    side is a constant, such as .1 > noise, prints "0.047 against 0.1" and has to say "below".
+    """
     if rule.within:
         return f"within {rule.by:g}"
+    side, opposite = ("above", "below") if rule.left.cell else ("below", "above")
     if rule.by < 0:
-        return f"at most {-rule.by:g} below"
-    return f"above by more than {rule.by:g}" if rule.by else "above"
+        return f"at most {-rule.by:g} {opposite}"
+    return f"{side} by more than {rule.by:g}" if rule.by else side
 
 
 def _command_lines(row: Row, listed: dict[str, str]) -> list[str]:

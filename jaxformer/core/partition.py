@@ -2,8 +2,9 @@
 
     frozen_qk = Partition(((".*/(query|key)/.*", "frozen"), (".*", "train")))
 
-The first rule whose pattern matches the whole path gives the label. An uncovered parameter and a
-rule without effect are errors, so that a misspelt rule cannot change an experiment silently. Labels
+The first rule whose pattern matches the whole path gives the label. An uncovered parameter, a rule
+without effect and a misspelt alternative such as `qury` are errors, so that a typing error cannot
+change an experiment silently (see `jaxformer.core.alternatives`). Labels
 other than "frozen" are trained. The optimizer, the priors of the sampler, the parameter counts and
 the reports of a run use the same partition.
 """
@@ -14,7 +15,7 @@ from typing import Any
 
 import optax
 
-from jaxformer.core import paths
+from jaxformer.core import alternatives, paths
 from jaxformer.core.errors import UserError, did_you_mean
 
 FROZEN = "frozen"
@@ -74,6 +75,7 @@ class Partition:
         for index, (pattern, label) in enumerate(self.rules):
             if index not in used:
                 self._raise_without_effect(index, pattern, label, list(flat))
+            alternatives.check(pattern, flat)
         return paths.unflatten({path: self.rules[i][1] for path, i in rule_of_path.items()})
 
     def split(self, params: Params) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -105,6 +107,11 @@ class Partition:
             transforms: {label: its transformation}.
         """
         labels = {label for _, label in self.rules} - {FROZEN}
+        if not labels:
+            raise UserError(
+                f"the rules {self.rules!r} train nothing: give some parameters another label than "
+                f"{FROZEN!r}, such as 'train'."
+            )
         for label in labels - set(transforms):
             hint = did_you_mean(label, transforms)
             raise UserError(

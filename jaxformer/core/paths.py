@@ -201,10 +201,19 @@ def _repeat_counts(token: re.Match) -> float:
 def no_match_error(pattern: str, known_paths: list[str]) -> UserError:
     """Returns the error for a pattern without a match; it names the closest path or examples."""
     is_a_path = re.fullmatch(r"[\w/]+", pattern)
-    hint = "" if is_a_path else _nearest_segment(pattern, known_paths)
+    hint = _without_module(pattern, known_paths)
+    hint = hint or ("" if is_a_path else _nearest_segment(pattern, known_paths))
     hint = hint or did_you_mean(pattern, known_paths)
     examples = ", ".join(known_paths[:3])
     return UserError(f"the pattern {pattern!r} matches no path.{hint} Paths look like: {examples}.")
+
+
+def _without_module(pattern: str, known_paths: list[str]) -> str:
+    """Returns " Did you mean 'tok/.*'? .." for ".*/tok/.*" if tok is in no other module."""
+    rest = pattern.removeprefix(".*/")
+    if rest == pattern or not any(matches(rest, path, modules=True) for path in known_paths):
+        return ""
+    return f" Did you mean {rest!r}? It is in no other module, and '.*/' needs one."
 
 
 def _nearest_segment(pattern: str, known_paths: list[str]) -> str:

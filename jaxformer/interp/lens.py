@@ -25,6 +25,7 @@ from jax.core import Tracer
 
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError, check_choice
+from jaxformer.interp.capture.metric import scalar
 from jaxformer.interp.capture.running import capture, intervene, run, shapes
 from jaxformer.models.model import take_positions
 
@@ -157,7 +158,7 @@ def attribution(
     def shifted_metric(shifts):
         new = {re.escape(a): values[a] for a in factors}
         new |= {re.escape(a): values[a] + shifts[a] for a in writers}
-        return metric(intervene(model, params, *inputs, new))
+        return scalar(metric, intervene(model, params, *inputs, new))
 
     no_shifts = {a: jnp.zeros_like(values[a]) for a in writers}
     total, slopes = jax.value_and_grad(shifted_metric)(no_shifts)

@@ -199,7 +199,19 @@ def _patched(clean_BxTxN, corrupted_BxTxN, positions_C, start):
 def _scores(blocks: Blocks, states_RxN: jax.Array, n_prompts: int, score: Score) -> jax.Array:
     """Returns the scores (C, B) of last states at one position."""
     logits_RxV = blocks.read(states_RxN[:, None])[:, 0]
-    return jax.vmap(score)(logits_RxV.reshape(-1, n_prompts, logits_RxV.shape[-1]))
+    logits_CxBxV = logits_RxV.reshape(-1, n_prompts, logits_RxV.shape[-1])
+    return jax.vmap(partial(_score, score))(logits_CxBxV)
+
+
+def _score(score: Score, logits_BxV: jax.Array) -> jax.Array:
+    scores = score(logits_BxV)
+    if jnp.shape(scores) != logits_BxV.shape[:1]:
+        raise UserError(
+            f"the score must return one number for each of the {len(logits_BxV)} prompts, got the "
+            f"shape {jnp.shape(scores)} from logits {logits_BxV.shape}: choose a token, such as "
+            "logits[:, token]."
+        )
+    return scores
 
 
 def _whole_runs(model, params, clean, corrupted, score, site, read_at) -> np.ndarray:
@@ -210,7 +222,7 @@ def _whole_runs(model, params, clean, corrupted, score, site, read_at) -> np.nda
     )
 
     def metric(logits_BxTxV):
-        return score(logits_BxTxV[:, read_at])
+        return _score(score, logits_BxTxV[:, read_at])
 
     pattern = rf"block_\d+/{site}"
     scores = capture.patch(model, params, clean, corrupted, pattern, metric, by=("position",))

@@ -26,7 +26,7 @@ class StatusLine:
         self.handle: Any = None  # updates the output of a notebook cell
         self.is_open = False  # whether the cursor of the terminal is still on the line
         self.is_terminal = sys.stderr.isatty()
-        self.is_notebook = _in_notebook()
+        self.is_notebook = in_notebook()
         self.period = screen_period if self.is_terminal or self.is_notebook else pipe_period
         self.last_update = -self.period
 
@@ -141,7 +141,7 @@ class Interrupt:
         if number == self.preemption_signal:
             self.signal = self.signal or signal.SIGTERM
             return
-        if self.signal and not _in_notebook():
+        if self.signal and not in_notebook():
             os._exit(128 + number)
         if self.signal:
             raise KeyboardInterrupt
@@ -200,7 +200,7 @@ def _compile_timer() -> _CompileTimer:
     return _CompileTimer()
 
 
-def _in_notebook() -> bool:
+def in_notebook() -> bool:
     """Returns whether a Jupyter kernel can display output."""
     ipython = sys.modules.get("IPython")
     shell = getattr(ipython, "get_ipython", lambda: None)()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
+from jaxformer.core.label_table import label_table
 from jaxformer.core.partition import FROZEN, Partition
 from tests.core.test_paths import EXAMPLES, TREES
 
@@ -46,6 +47,40 @@ def test_labels_counts_and_halves():
 def test_wrong_rules(rules, message):
     with pytest.raises(UserError, match=message):
         Partition(rules).labels(PARAMS)
+
+
+def test_rules_that_train_nothing_are_one_line():
+    with pytest.raises(UserError, match=r"train nothing: give some parameters another label"):
+        Partition([(".*", "frozen")]).optimizer({"train": optax.sgd(1.0)})
+
+
+def test_a_misspelt_alternative_is_an_error():
+    """The rest of its group still matches, so that keys would be frozen and queries trained."""
+    params = {"attn": {name: jnp.ones(2) for name in ("query", "key", "value")}}
+    rules = ((".*/(qury|key)", "frozen"), (".*", "train"))
+    expected = r"'qury' in the pattern '\.\*/\(qury\|key\)' matches no path. Did you mean 'query'"
+    with pytest.raises(UserError, match=expected):
+        Partition(rules).labels(params)
+    # Many models serve one pattern: a name that resembles none of this model's may be meant.
+    Partition(((".*/(positions|key)", "frozen"), (".*", "train"))).labels(params)
+    # Nor does a name that is only similar to what the group has already named.
+    Partition(((".*/(keys|key)", "frozen"), (".*", "train"))).labels(params)
+
+
+def test_the_table_of_labels_joins_blocks_that_are_alike():
+    block = {"attn": {"query": jnp.ones((2, 3))}}
+    params = {f"block_{i}": block for i in (0, 1, 2, 10)} | {"embed": jnp.ones((50, 20))}
+    rules = ((".*/(query|gate)", "frozen"), (".*", "train"))
+    assert label_table(Partition(rules), params).splitlines() == [
+        "parameter                 shape     size  label",
+        "block_0..2,10/attn/query  2 x 3        6  frozen",
+        "embed                     50 x 20  1,000  train",
+        "parameters: 24 frozen, 1,000 train",
+        "warning: 'gate' in the pattern '.*/(query|gate)' matches no parameter",
+    ]
+    # Blocks with other labels have lines of their own.
+    last = label_table(Partition((("block_10/.*", "train"), (".*", "frozen"))), params)
+    assert "block_0..2/attn/query  2 x 3        6  frozen\nblock_10/attn/query" in last
 
 
 def test_a_label_without_an_optimizer_is_named():

@@ -56,6 +56,8 @@ def test_replace_keeps_the_rest():
         (r"block_\d+/mlpp/.*", "Did you mean 'mlp'"),
         (".*(a/b|c).*/qqq", "no path. Paths look like"),
         ("(", "not a regular"),
+        (".*/embed", r"Did you mean 'embed'\? It is in no other module, and '\.\*/' needs one"),
+        (".*/block_0/.*", r"Did you mean 'block_0/\.\*'\? It is in no other module"),
     ],
 )
 def test_wrong_patterns(pattern, message):

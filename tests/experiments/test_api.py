@@ -13,6 +13,7 @@ import optax
 import pytest
 
 import jaxformer
+from jaxformer import api
 from jaxformer.core import optim
 from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DataSettings
@@ -48,6 +49,18 @@ def test_a_notebook_and_a_config_train_the_same_network(run, finished):
     assert jax.tree.structure(run.params) == jax.tree.structure(params)
     jax.tree.map(np.testing.assert_array_equal, run.params, params)
     assert "--config.train.steps=60" in TINY  # `finished` is made by this command
+
+
+def test_training_prints_the_label_of_each_parameter(capsys, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "train_phases", stop)
+    with pytest.raises(KeyboardInterrupt):
+        jaxformer.train(TASK, model(), FROZEN_QK, **SHORT | {"progress": True})
+    printed = capsys.readouterr().out
+    assert re.search(r"^block_0\.\.1/attn/key/kernel +16 x 16 +256 +frozen$", printed, re.M)
+    assert re.search(r"^unembed/kernel +16 x \d+ +\d+ +train$", printed, re.M)
 
 
 def test_a_folder_opens_as_the_run_that_made_it(run, finished):
@@ -100,6 +113,32 @@ def small():
     return Bag(dataclasses.replace(model().spec, causal=False))
 
 
+def test_a_signal_ends_a_script_and_gives_a_notebook_the_stopped_run(tmp_path, monkeypatch, capsys):
+    """Returning from `train` after Ctrl-C would start the next `train` of a script."""
+    callbacks, sent = Session.callbacks, []
+
+    def stop(state, step):
+        if step == 20:
+            os.kill(os.getpid(), sent[-1])
+
+    monkeypatch.setattr(Session, "callbacks", lambda self: [Every(20, stop), *callbacks(self)])
+
+    def train(number, folder):
+        sent.append(number)
+        return jaxformer.train(TASK, model(), FROZEN_QK, workdir=tmp_path / folder, **SHORT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(signal.SIGINT, "ctrl-c")
+    assert "step 20 is saved. Run the same command again: it resumes" in capsys.readouterr().out
+    assert jaxformer.open(tmp_path / "ctrl-c").step == 20
+    with pytest.raises(SystemExit) as exit:
+        train(signal.SIGTERM, "kill")
+    assert exit.value.code == 128 + signal.SIGTERM
+    monkeypatch.setattr(api, "in_notebook", lambda: True)
+    stopped = train(signal.SIGINT, "notebook")
+    assert stopped.step == 20 and stopped.finished is None
+
+
 @pytest.mark.slow  # three runs; test_wrap.py and test_user_optimizer.py train both
 def test_a_model_and_an_optimizer_of_ones_own_resume_and_load(tmp_path, monkeypatch):
     bag = small()
@@ -116,7 +155,9 @@ def test_a_model_and_an_optimizer_of_ones_own_resume_and_load(tmp_path, monkeypa
     stop = Every(40, lambda state, step: step == 40 and os.kill(os.getpid(), signal.SIGINT))
     with monkeypatch.context() as patch:
         patch.setattr(Session, "callbacks", lambda self: [stop, *callbacks(self)])
-        half = jaxformer.train(TASK, bag, rules, optimizer=optimizer(), **folder, **options)
+        with pytest.raises(KeyboardInterrupt):
+            jaxformer.train(TASK, bag, rules, optimizer=optimizer(), **folder, **options)
+    half = jaxformer.open(tmp_path)
     with pytest.raises(UserError, match=r"stopped at step 40 of 60.*names a workdir"):
         _ = half.result
     again = jaxformer.train(TASK, bag, rules, optimizer=optimizer(), **folder, **options)

@@ -218,6 +218,7 @@ def test_new_tasks_and_variants_need_no_second_list(monkeypatch, tmp_path):
         (["--task=hops", "--variants=mixit"], "must have standard and mixit, standard is missing"),
         (["--task=hops", "--variants=standard,mixt"], "unknown variant 'mixt'. Did you mean"),
         (["--config=nowhere.py"], "no config file 'nowhere.py'"),
+        (["--config=mixit/initialisation"], "needs a training config"),
         (["--config=configs/mixit/sde_paths.py"], "unknown config argument 'variant=standard'"),
         (["--config=configs/mixit/initialisation.py"], "needs a training config"),
     ],

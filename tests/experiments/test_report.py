@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,22 @@ from tests.experiments.conftest import TINY
 def test_the_pages_are_up_to_date(capsys):
     assert report.main(["--check"]) == 0, capsys.readouterr().out
     assert report.main(["--chek"]) == 2
+
+
+@pytest.mark.parametrize("flag", ["--csv=new/x.csv", "--tables=new"])
+def test_tables_without_records_are_refused_before_a_folder_is_made(
+    flag, tmp_path, monkeypatch, capsys
+):
+    """An installed wheel has no records: 175 rows without a number are no table."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(report, "WORKSPACE", tmp_path)
+    assert report.main([flag]) == 2
+    error = capsys.readouterr().err
+    assert "results has no usable record" in error and error.count("\n") == 1
+    assert [*tmp_path.iterdir()] == []
+    (tmp_path / "runs").mkdir()
+    assert report.main([flag, "--runs=runs", "--only-runs"]) == 2
+    assert ": runs has no usable record" in capsys.readouterr().err
 
 
 def test_the_results_stay_small():
@@ -51,6 +68,35 @@ def of_side(row, side):
     if side.among:
         return sum(map(mean, side.among)) / len(side.among)
     return side.times * (mean(side.cell) - (mean(side.minus) if side.minus else 0))
+
+
+def reads_true(measured, other, required):
+    """Whether "0.047 against 0.1 | below" is true of the printed digits."""
+    amounts = [Decimal(word) for word in required.split() if word[0].isdigit()]
+    amount, gap = sum(amounts), measured - other
+    if required.startswith("within"):
+        return abs(gap) <= amount
+    if required.startswith("at most"):
+        return gap < amount if required.endswith("above") else gap > -amount
+    return gap > amount if required.startswith("above") else gap < -amount
+
+
+def test_no_row_of_a_results_page_reads_false():
+    """A rule about a constant on the left prints its measured number first, and says "below"."""
+    row = re.compile(
+        r"^\| ([^|]+) \| ([\d.e+-]+)(?: ± \S+)? against ([\d.e+-]+)(?: ± \S+)? \| ([^|]+) "
+        r"\| (held|did not hold) \|",
+        re.MULTILINE,
+    )
+    false, n_rows = [], 0
+    for key in PAPERS:
+        for match in row.finditer((flags.ROOT / f"docs/results/{key}.md").read_text()):
+            _, measured, other, required, verdict = match.groups()
+            n_rows += 1
+            if reads_true(Decimal(measured), Decimal(other), required) != (verdict == "held"):
+                false.append(f"{key}: {match[0]}")
+    assert n_rows > 500
+    assert false == []
 
 
 def test_every_number_of_the_pages_has_a_record_with_a_commit(real_records, real_rows):

@@ -70,7 +70,15 @@ RUN = [
         ),
         "has no effect: earlier rules",
     ),
-    ((RETRIEVAL, "--config.partition=(('.*/mix', 'frozen'),)"), "no rule covers"),
+    ((RETRIEVAL, "--config.partition=(('.*/mix', 'train'),)"), "no rule covers"),
+    ((RETRIEVAL, "--config.partition=(('.*', 'frozen'),)"), "train nothing"),
+    (
+        (
+            "--config=configs/mixit/retrieval.py:scale=tiny",
+            "--config.partition=(('.*/(qury|key)/.*', 'frozen'), ('.*', 'train'))",
+        ),
+        "'qury' in the pattern '.*/(qury|key)/.*' matches no path. Did you mean 'query'?",
+    ),
     ((RETRIEVAL, "--config.partition=(('.*', 'trian'),)"), "no optimizer for the label 'trian'"),
 ]
 SWEEP = [

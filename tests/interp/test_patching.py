@@ -7,7 +7,9 @@ import pytest
 
 from jaxformer import capture
 from jaxformer.core.errors import UserError
+from jaxformer.interp import lens
 from jaxformer.interp.capture import patching
+from jaxformer.interp.patching import patch_grid
 from tests.interp.test_capture import DECODER, OTHERS, TOKENS, params_of
 
 PARAMS_ = params_of("decoder")
@@ -123,3 +125,28 @@ def test_bad_patches():
         capture.patch(DECODER, PARAMS_, TOKENS, OTHERS, "final", metric, at_once=0)
     with pytest.raises(UserError, match="Did you mean 'block_0/states'"):
         capture.patch(DECODER, PARAMS_, TOKENS, OTHERS, "block_0/state", metric)
+
+
+@pytest.mark.parametrize("wrong", [lambda logits: logits[0, -1], lambda logits: logits[:, -1]])
+def test_a_metric_that_forgets_a_token_is_one_line(wrong):
+    arguments = DECODER, PARAMS_, TOKENS, OTHERS
+    ends = ("block_0/attn/heads", 0), ("block_1/attn/queries", 0)
+    for call in (
+        lambda: capture.patch(*arguments, "final", wrong),
+        lambda: capture.path_patch(*arguments, *ends, wrong),
+        lambda: capture.attribute(*arguments, "final", wrong),
+        lambda: lens.attribution(DECODER, PARAMS_, TOKENS, metric=wrong),
+        lambda: patch_grid(*arguments, lambda logits_BxV: wrong(logits_BxV[:, None])),
+    ):
+        with pytest.raises(UserError, match=r"must return one number.* got the shape \("):
+            call()
+
+
+def test_one_number_for_each_example_is_a_last_axis():
+    def margin(logits):
+        return logits[:, -1, 3] - logits[:, -1, 5]
+
+    found = capture.patch(DECODER, PARAMS_, TOKENS, OTHERS, "block_1/states", margin, ("position",))
+    assert found["block_1/states"].shape == (5, 3)
+    with pytest.raises(UserError, match=r"must return one number, got the shape \(3,\)"):
+        capture.attribute(DECODER, PARAMS_, TOKENS, OTHERS, "block_1/states", margin)

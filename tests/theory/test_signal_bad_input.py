@@ -9,7 +9,6 @@ import pytest
 from tests.theory import config_json
 from tests.theory.commands import run, wrong_errors
 from theory import advise, rem
-from theory.advise import diagnosis
 from theory.signal import Block, propagate
 
 PAPER = dict(beta=1.0, alpha_sa=1.0, alpha_mlp=1.0, sigma_v2=0.2, sigma_w2=0.2, sigma_b2=0.0)
@@ -63,13 +62,3 @@ def test_the_report_on_unusual_networks(tmp_path, capsys, flags, phrases):
     run(advise.main, [str(tmp_path / "config.json"), "--length", "64", *flags])
     shown = capsys.readouterr().out
     assert all(phrase in shown for phrase in phrases), shown
-
-
-def test_an_existing_mlp_residual_is_not_advised():
-    faults = dict.fromkeys(("no signal", "entropy collapse", "vanishing gradients"), False)
-    faults |= {"exploding gradients": False, "rank collapse": True}
-    answer = {"critical_alpha": None, "alpha": 1.0, "collapse_layer": None}
-    with_one = diagnosis.advice(answer | {"alpha_mlp": 1.0}, faults)
-    assert with_one[0].startswith("no alpha of attention helps: the MLP alone makes tokens alike")
-    without = diagnosis.advice(answer | {"alpha_mlp": 0.0}, faults)
-    assert without == ["no alpha helps: give the MLP a residual (--alpha-mlp)"]

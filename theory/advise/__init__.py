@@ -2,6 +2,7 @@
 
     jaxformer advise path/to/config.json            GPT-2, Llama, BERT, ViT, Pythia, T5, ...
     jaxformer advise FOLDER                         of a published model, or of a run
+    jaxformer advise gpt2                           a name on the hub, or package:NAME
     jaxformer advise config.json --solve init-std --target-cosine 0.5
     jaxformer advise --layers 60 --width 768 --heads 12 --length 512 --alpha 1.0
     jaxformer advise --run DIR                      a run of jaxformer, at its start and now

@@ -56,6 +56,8 @@ def parse(manual: str | None, argv: Sequence[str]) -> tuple[Any, Question | None
     """
     parser = _parser(manual)
     args = parser.parse_args(argv)
+    if args.config and not args.config.exists() and args.config.suffix != ".json":
+        args.config = _published(args.config)
     if args.config and args.config.is_dir():
         _read_folder(args)
     for name, allowed in EXISTING_NETWORK_FLAGS.items():
@@ -90,6 +92,19 @@ def parse(manual: str | None, argv: Sequence[str]) -> tuple[Any, Question | None
             assumption = f"each word of {args.tokens} is a token (--model reads its tokenizer)"
             question["assumptions"] = (*question["assumptions"], assumption)
     return args, Question(**question, rho0=args.rho0, repeat=repeat, epsilon=args.epsilon)
+
+
+def _published(name: Path) -> Path:
+    """Finds "package:NAME" or a name on the hub, which `jaxformer.load` takes too."""
+    from jaxformer import loading  # imports jax, which takes longer than an answer
+
+    path = loading.published(str(name))
+    if path is None:
+        raise UserError(
+            f"there is no {str(name)!r}: expected a config.json, the folder of a run or a model, a "
+            "GGUF file, package:NAME or a name on the hub."
+        )
+    return path
 
 
 def _read_folder(args) -> None:
@@ -245,7 +260,7 @@ def _parser(manual: str | None) -> Parser:
         metavar="CONFIG",
         nargs="?",
         type=Path,
-        help="a Hugging Face config.json, its folder, or the folder of a run",
+        help="a Hugging Face config.json, its folder, a name on the hub, or the folder of a run",
     )
     add("--length", type=int, help="tokens in a sequence (the config's longest)")
     tokens_help = "token ids or text: counts repeated tokens, or is the input of --model"

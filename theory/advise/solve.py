@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxformer.core.errors import UserError
-from theory.advise.diagnosis import edge_of
+from theory.advise.boundaries import edge_of
 from theory.advise.question import Question
 from theory.signal.architecture import Architecture
 from theory.signal.backward import gradients

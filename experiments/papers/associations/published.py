@@ -256,9 +256,12 @@ def draw_published(arrays, prompt: str, matrix: str, fractions: Sequence[float])
     """Draws probabilities and ranks against the training step, or against the kept rank.
 
     Against the step, the full model is solid and the first cut dashed. Against the share of the
-    rank, the full model is dotted and every matrix has its own marker.
+    rank, the full model is dotted and every matrix has its own marker. A single checkpoint without
+    a cut has nothing to draw against, so it gets bars.
     """
     steps = arrays["steps"]
+    if len(steps) == 1 and not len(fractions):
+        return _draw_bars(arrays, prompt)
     figure, (left, right) = plots.row(2, (plots.PAGE, 2.0))
     is_trajectory = len(steps) > 1
     # Column 0 of an array is the full model. Then follow the columns of each matrix, one for each
@@ -299,6 +302,32 @@ def draw_published(arrays, prompt: str, matrix: str, fractions: Sequence[float])
         cut_text = f"Cut: {', '.join(marked_matrices)}. Dotted: the full model. "
     caption = f"{cut_text}Means over the prompts of {prompt!r}. block_0 is layer 1."
     plots.add_finding(figure, f"Probability of the next word: {', '.join(finals)}", caption, left)
+    return figure
+
+
+def _draw_bars(arrays, prompt: str):
+    """Draws probability and rank of each word after the prompts, for the full model alone."""
+    words: dict[tuple[float, float], list[str]] = {}  # by probability and rank
+    for word in (name.removeprefix("p_") for name in arrays if name.startswith("p_")):
+        numbers = float(arrays[f"p_{word}"][0, 0]), float(arrays[f"rank_{word}"][0, 0])
+        words.setdefault(numbers, []).append(LABELS[word])
+    labels = [", ".join(names) for names in words.values()]
+    figure, (left, right) = plots.row(2, (plots.PAGE, 0.8 + 0.3 * len(words)), sharey=True)
+    for axis, values in zip((left, right), zip(*words, strict=True), strict=True):
+        colours = plots.COLOURS[: len(values)]
+        bars = axis.barh(range(len(values)), values, height=0.6, color=colours)
+        axis.bar_label(bars, fmt="%.2g", padding=3)
+        axis.set_xlim(0, 1.15 * max(values))  # the number beside the longest bar needs room
+    left.set(xlabel="probability", ylim=(len(words) - 0.5, -0.5))
+    left.set_yticks(range(len(words)), labels)
+    right.set_xlabel("rank, 1 is the likeliest")
+    finals = [f"{label} {p:.2g}" for label, (p, _) in zip(labels, words, strict=True)]
+    plots.add_finding(
+        figure,
+        f"Probability of the next word: {'; '.join(finals)}",
+        f"Means over the prompts of {prompt!r}.",
+        left,
+    )
     return figure
 
 

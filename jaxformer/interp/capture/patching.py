@@ -9,7 +9,7 @@ Sources: Wang et al. 2211.00593; Goldowsky-Dill et al. 2304.05969; Nanda 2023 (`
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -21,12 +21,12 @@ from jaxformer.core import paths
 from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.interp.capture import edits
 from jaxformer.interp.capture.aliases import resolve
+from jaxformer.interp.capture.metric import Metric, per_example, scalar
 from jaxformer.interp.capture.running import capture, intervene, run, shapes
 from jaxformer.models.model import Model
 
 KINDS = ("position", "head")
 BRANCHES = r"(.*/)?block_\d+/(attn|mlp)/output"
-Metric = Callable[[jax.Array], jax.Array]
 HeadAddress = tuple[str, Any]  # (address, number of a head); None: all heads
 
 
@@ -51,12 +51,13 @@ def patch(
         clean: tokens (B, T), or a tuple of the model's inputs.
         corrupted: as `clean`, with the same shapes.
         patterns: patterns of addresses, or names of TransformerLens' hooks.
-        metric: a function of the logits (B, T, V).
+        metric: a function of the logits (B, T, V) that returns one number, or one for each example.
         by: "position", "head" or both, in the order of the result's axes: patch each separately.
         at_once: cases that run in parallel.
 
     Returns:
-        An array for each address, with an axis for each entry of `by` that the address has.
+        An array for each address, with an axis for each entry of `by` that the address has. A
+        metric for each example adds a last axis (B,).
 
     Example:
         patch(model, params, clean, corrupted, "block_1/attn/heads", metric, by=["head"])
@@ -90,7 +91,7 @@ def _program(model: Model, chosen: tuple[str, ...], metric: Metric) -> Any:
 
             replace.takes_address = True
             new = {re.escape(address): replace for address in chosen}
-            return metric(intervene(model, params, *corrupted, new))
+            return per_example(metric, intervene(model, params, *corrupted, new))
 
         values = jax.lax.map(jax.vmap(run_case), cases)
         return values.reshape(-1, *values.shape[2:])
@@ -189,7 +190,7 @@ def _values_and_slopes(
     def shifted_metric(shifts):
         new = {re.escape(a): lambda value, a=a: value + shifts[a] for a in chosen}
         logits, values = run(model, params, *inputs, names=names, edits=new)
-        return metric(logits), values
+        return scalar(metric, logits), values
 
     # The gradient with respect to a zero shift equals the gradient with respect to the activation.
     known = _known_shapes(model, _as_shapes(inputs))
@@ -236,7 +237,8 @@ def path_patch(
     new[names[source]] = edits.at(sent, heads=source_head)
     _, received = run(model, params, *corrupted, names=[names[target]], edits=new)
     replacement = edits.at(_only_value(received, target), heads=target_head)
-    return metric(intervene(model, params, *corrupted, {names[target]: replacement}))
+    logits = intervene(model, params, *corrupted, {names[target]: replacement})
+    return per_example(metric, logits)
 
 
 def _only_value(values: dict[str, Any], address: str) -> Any:

@@ -103,6 +103,22 @@ def test_completions(line, expected):
     assert completion.complete(line, console.PROGRAMS) == expected
 
 
+@pytest.mark.parametrize("name", ["./evil.py", "configs/mixit/retrieval.py", "configs/evil.py"])
+def test_a_key_press_imports_no_file_outside_the_configs(name, tmp_path, monkeypatch):
+    """A config is code. The user runs it by Return, not by TAB, and not from another folder."""
+    monkeypatch.chdir(tmp_path)
+    evil = tmp_path / name
+    evil.parent.mkdir(parents=True, exist_ok=True)
+    evil.write_text("from pathlib import Path\nPath('imported').touch()\n")
+    for line in (
+        f"jaxformer run {name}:",
+        f"jaxformer run --config={evil}:",
+        f"jaxformer anatomy --task {name} --config.",
+    ):
+        completion.complete(line, console.PROGRAMS)
+        assert not (tmp_path / "imported").exists(), line
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 def test_bash_completes_the_part_after_the_last_colon(tmp_path):
     (tmp_path / "jaxformer").write_text(

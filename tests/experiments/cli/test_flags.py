@@ -2,11 +2,13 @@
 
 import ast
 import json
+from types import SimpleNamespace
 
 import pytest
 from ml_collections import ConfigDict
 
-from experiments.cli import flags
+from experiments import litmus, sweep
+from experiments.cli import completion, flags
 from experiments.ledger.record import run_name
 from experiments.run import main, parse
 from experiments.schedule import grids
@@ -221,3 +223,19 @@ def test_repeated_arguments_and_values_are_refused():
     with pytest.raises(UserError, match="the grid makes 1,000,000 runs"):
         many = [str(i) for i in range(1000)]
         grids.expand(config, {"model.layers": many, "model.width": many}, {})
+
+
+def test_short_names_are_configs_wherever_a_config_is_given(capsys):
+    """The name that a command takes as its first word is right behind --config= too."""
+    assert flags.load_config("mixit/retrieval:scale=tiny").name == "mixit/retrieval"
+    args = parse(["--config=mixit/retrieval:scale=tiny"])
+    assert args.file == "configs/mixit/retrieval.py:scale=tiny"  # as records name it
+    assert main(["--config=mixit/retrieval", "--help"]) == 0
+    assert MANUAL in capsys.readouterr().out
+    assert (
+        sweep.main(["--config=mixit/retrieval:scale=tiny,variant={standard,mixit}", "--dry-run"])
+        == 0
+    )
+    assert "2 runs" in capsys.readouterr().out
+    args = SimpleNamespace(task="", config=completion.config_path("mixit/retrieval"))
+    assert litmus.task_of(args) == ("retrieval", "configs/mixit/retrieval.py")

@@ -7,7 +7,7 @@ from experiments.papers import PAPERS
 from experiments.schedule import planning
 from jaxformer.core.errors import UserError
 
-NAMES = ["Table 2, k-hop", "Table 2, retrieval", "Table 20", "Figure 1f"]
+NAMES = ["Table 2, k-hop", "Table 2, retrieval", "Table 20", "Figure 1f", "Figure 1f, T = 32"]
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,8 @@ NAMES = ["Table 2, k-hop", "Table 2, retrieval", "Table 20", "Figure 1f"]
         ("Table", NAMES[:3]),
         ("Tab", NAMES[:3]),
         ("Figure 1", NAMES[3:]),
+        ("figure 1f", NAMES[3:4]),  # a whole name is one row, not also its variants
+        ("Figure 1f,", NAMES[4:]),
         ("Table 3", []),
         ("", []),
     ],
@@ -27,7 +29,7 @@ def test_whole_words_come_before_letters(beginning, expected):
 
 
 def test_what_is_possible_begins_with_the_beginnings():
-    assert choose.choices(NAMES) == ["Table 2", "Table 20", "Figure 1f", *NAMES[:2]]
+    assert choose.choices(NAMES) == ["Table 2", "Table 20", "Figure 1f", *NAMES[:2], NAMES[4]]
 
 
 def test_a_table_that_is_not_there_gets_the_nearest_beginning():

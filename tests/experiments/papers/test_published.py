@@ -116,6 +116,23 @@ def test_them_is_measured_after_the_prompt_of_figure_17_only():
     assert "p_them" not in published.measure_published(**SETTINGS | dict(revisions=("",))).metrics
 
 
+def test_one_uncut_checkpoint_is_drawn_as_bars():
+    """There is no curve, since neither the training step nor the rank varies (Figure 14)."""
+    arrays = {"p_target": [[0.23]], "rank_target": [[5.2]], "p_the": [[0.1]], "rank_the": [[9.0]]}
+    arrays = {name: np.array(values) for name, values in arrays.items()}
+    arrays |= {"steps": np.zeros(1, int), "matrices": np.array([], str)}
+    figure = published.draw_published(arrays, "words", "", ())
+    left, right = figure.axes
+    assert [bar.get_width() for bar in left.patches] == [0.23, 0.1]
+    assert [bar.get_width() for bar in right.patches] == [5.2, 9.0]
+    assert [label.get_text() for label in left.get_yticklabels()] == ["the right word", '"the"']
+    # The right word of these prompts is "the", so the published records have equal numbers.
+    arrays |= {"p_the": arrays["p_target"], "rank_the": arrays["rank_target"]}
+    figure = published.draw_published(arrays, "words", "", ())
+    assert [len(axis.patches) for axis in figure.axes] == [1, 1]
+    assert figure.axes[0].get_yticklabels()[0].get_text() == 'the right word, "the"'
+
+
 def test_numbers_and_prompts_of_gsm8k():
     assert gsm8k.number("so 3 + 4 = 7. #### 1,234.5 and 8") == 1234.5
     assert gsm8k.number("it is 12 or -3") == -3

@@ -115,6 +115,8 @@ def test_leaving_the_executor_stops_running_jobs(root):
         local.start(jobs(root, "good", "slow")[1])
         while not (root / "ready").exists():
             time.sleep(0.02)
+    # The job saved, so it was told to stop. A job that was only waited for would have finished.
+    assert (root / "1/saved").exists() and not (root / "1/result.json").exists()
     assert all(process.poll() is not None for process in local.running)
 
 
