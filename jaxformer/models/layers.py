@@ -6,13 +6,12 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from flax.linen.dtypes import promote_dtype
 from jax.ad_checkpoint import checkpoint_name
 
-from jaxformer.core import layouts
 from jaxformer.core.errors import check_range, unknown
 from jaxformer.models import attention
 from jaxformer.models.activation_points import tap
+from jaxformer.models.half_precision import take_rows, wide
 
 FAN_IN = "fan_in"
 # {name of a projection: name of its activation}
@@ -39,8 +38,10 @@ def rms_normalise(x_BxTxN: jax.Array, eps: float = 0.0) -> jax.Array:
     `Norm` writes x * x instead of square(x). Their derivatives differ in the last bits, so a common
     form would change recorded results.
     """
+    dtype, x_BxTxN = x_BxTxN.dtype, wide(x_BxTxN)
     square_BxTx1 = jnp.mean(jnp.square(x_BxTxN), -1, keepdims=True) + eps
-    return x_BxTxN * jax.lax.rsqrt(jnp.maximum(square_BxTx1, jnp.finfo(x_BxTxN.dtype).tiny))
+    normed_BxTxN = x_BxTxN * jax.lax.rsqrt(jnp.maximum(square_BxTx1, jnp.finfo(x_BxTxN.dtype).tiny))
+    return normed_BxTxN.astype(dtype)
 
 
 def matrix_product(
@@ -112,19 +113,18 @@ def dense(
     return nn.Dense(features, use_bias, name=name, dot_general=matrix_product, **inits, **dtypes)
 
 
-def embedding(rows: int, features: int, name: str, std: Any, **dtypes: Any) -> nn.Embed:
+class Embedding(nn.Embed):
+    """A table of embeddings, which is rounded to `dtype` after its rows are taken."""
+
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        table_VxN = jnp.asarray(self.embedding)
+        return take_rows(table_VxN, inputs, jnp.result_type(self.dtype or table_VxN.dtype))
+
+
+def embedding(rows: int, features: int, name: str, std: Any, **dtypes: Any) -> Embedding:
     """Returns a table of embeddings with normal initial entries."""
-    sizes = {"num_embeddings": rows, "features": features}
     init = normal(std)
-    return nn.Embed(
-        **sizes, embedding_init=init, name=name, promote_dtype=_gathered_table, **dtypes
-    )
-
-
-def _gathered_table(*arrays: Any, dtype: Any = None, inexact: bool = True) -> list[Any]:
-    """Promotes dtypes for nn.Embed, and gathers the table, the last array, on a mesh."""
-    *inputs, table_VxN = promote_dtype(*arrays, dtype=dtype, inexact=inexact)
-    return [*inputs, layouts.gather_parameter(table_VxN, "tensor", None)]
+    return Embedding(rows, features, embedding_init=init, name=name, **dtypes)
 
 
 def split_heads(module: nn.Module, name: str, flat_BxTx: jax.Array, heads: int) -> jax.Array:
