@@ -80,7 +80,7 @@ def main(argv: Sequence[str], ladders: Mapping[str, Ladder] = LADDERS) -> int:
         return make_plan(args, ladders)
     planned = plan.read(args.plan)
     plan.check(planned, ladders)
-    names = [name for name in planned.ladders if name.startswith(args.only)]
+    names = [name for name in ladders if name in planned.ladders and name.startswith(args.only)]
     if not names:
         raise unknown("ladder of the plan", args.only, planned.ladders)
     if args.verb == "run":

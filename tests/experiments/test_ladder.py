@@ -313,6 +313,13 @@ def test_a_changed_plan_ladder_code_or_config_is_one_line(planned, tmp_path, mon
         plan.check(made, {"pairs": LADDER})
 
 
+def test_the_committed_plan_is_that_of_the_ladders():
+    # If this fails, a rule was changed after the plan: make a new plan with a new name instead.
+    committed = plan.read(command.flags.ROOT / "ladders/PLAN.json")
+    plan.check(committed, LADDERS)
+    assert committed.ladders.keys() == LADDERS.keys()
+
+
 def test_ladders_share_runs_and_all_sizes_share_seeds():
     other = replace(
         LADDER,
