@@ -100,8 +100,16 @@ class Comparison:
 
     @property
     def settings(self) -> dict[str, dict[str, Any]]:
-        """The settings that differ: {"optim.learning_rate": {label: value}}."""
+        """The settings that differ: {"optim.learning_rate": {label: value}}.
+
+        The hash of the held-out examples is among them, since two runs may have a task of one name
+        whose code was edited in between.
+        """
         fields = {label: flatten_config(run.config) for label, run in self.runs.items()}
+        identities = {label: _examples_hash(run) for label, run in self.runs.items()}
+        if all(identities.values()):
+            for label, identity in identities.items():
+                fields[label]["held-out examples"] = identity
         differing = {}
         for field in sorted(set().union(*fields.values())):
             values = {label: values.get(field, "-") for label, values in fields.items()}
@@ -124,7 +132,7 @@ class Comparison:
 
     def plot(self, file: str | Path | None = None) -> Any:
         """Returns a matplotlib figure of the learning curves; saves it as `file`, if given."""
-        baselines = next((result["baselines"] for result in self._results().values()), {})
+        baselines = next(map(curves.trivial_lines, self._results().values()), {})
         all_rows = {label: run.workdir.rows() for label, run in self.runs.items()}
         rows = {label: run_rows for label, run_rows in all_rows.items() if run_rows}
         chosen = {label: self.runs[label].is_chosen for label in rows}
@@ -205,6 +213,11 @@ def metric_difference(first: dict, other: dict, metric: str) -> Difference | Non
             return None
         numbers.append(record_number(mean, result["members"], metric))
     return difference_on_shared_seeds(*numbers)
+
+
+def _examples_hash(run: Run) -> str:
+    """The hash of the held-out examples of a run; "" if an older version wrote it."""
+    return run.workdir.read("config.json").get("identity", {}).get("examples", "")
 
 
 def _task_name(run: Run) -> str:

@@ -17,8 +17,11 @@ from jaxformer.core.label_table import label_table
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.io.run_folder import MemoryWorkdir, config_hash, open_workdir
+from jaxformer.models.own_model import model_identity
 from jaxformer.models.pretrained_init import FromParams
 from jaxformer.runtime.progress import in_notebook
+from jaxformer.tasks import heldout
+from jaxformer.tasks.heldout import default_data
 from jaxformer.tasks.source import Data, make_source
 from jaxformer.tasks.task import Task
 from jaxformer.training.arguments import (
@@ -106,9 +109,10 @@ def train(
       unfreeze: (step, rules) in increasing order; from this step on these rules hold. Default ().
       data: sizes of the data sets (`DataSettings`), or an object with the methods of
         `jaxformer.tasks.source.Data`. Default: fresh training examples, 1,000 for each held-out
-        set.
-      workdir: a folder for rows, checkpoints and result. The same call resumes the run in it.
-        Default: nothing is saved.
+        set; a task so small that these take more than half of it is split by hash.
+      workdir: a folder for rows, checkpoints and result. The same call resumes the run in it, and
+        is refused if the code of your task or module has been edited since. Default: nothing is
+        saved.
       devices: sizes of the mesh axes. Default: the batch is split over all devices.
       progress: print the parameters with their labels, and a progress line. Default True.
       **settings: fields of `TrainSettings` (log_every=10, eval_every=steps/10, members="map",
@@ -119,11 +123,18 @@ def train(
       A `Run`: `result`, `params`, `curves`, `plot()`.
 
     Raises:
-      UserError: an argument is wrong, the parts do not fit together, or all members diverged.
+      UserError: an argument is wrong, the parts do not fit together, the task's examples are wrong,
+        the model reads later tokens although its spec is causal, or all members diverged.
       KeyboardInterrupt: Ctrl-C stopped the run. With a workdir it is saved first, and the same call
         resumes it. A SIGTERM raises SystemExit, so that either ends a script with several calls; a
         notebook gets the stopped `Run`, whose `params` and `curves` it can look at.
     """
+    check_fits(task, model)
+    check_devices(devices)
+    check_data(data)
+    source = None
+    if data is None:
+        data, source = default_data(task, batch_size)
     prepared = _prepare(
         task,
         model,
@@ -136,10 +147,14 @@ def train(
         optimizer_name=optimizer_name,
         unfreeze=unfreeze,
         data=data,
+        source=source,
         devices=devices,
         **settings,
     )
     phases, config_json = prepared.phases, prepared.config_json
+    # Before the folder is opened: nothing is written for a task whose examples are wrong.
+    drawn = heldout.draw(task, phases[-1].setup.data)
+    drawn = drawn.identified_by(model_identity(model, drawn.sets.test.inputs))
     if workdir and (Path(workdir) / "config.json").exists():
         warn_of_unnamed(prepared.optimizers)
     opened = (
@@ -148,7 +163,7 @@ def train(
     with opened as folder:
         if progress:
             print(label_table(phases[0].setup.partition, phases[0].setup.shapes()))
-        trained = train_phases(phases, prepared.settings, folder, progress=progress)
+        trained = train_phases(phases, prepared.settings, folder, progress=progress, drawn=drawn)
         code = trained.exit_code()
         if code > SIGNALS and not in_notebook():  # a script must not go on to its next call
             raise KeyboardInterrupt if code == SIGNALS + signal.SIGINT else SystemExit(code)
@@ -239,10 +254,13 @@ def _prepare(
     optimizer_name: str | None = None,
     unfreeze: Iterable[tuple[int, Rules]] = (),
     data: Data | DataSettings | None = None,
+    source: Data | None = None,
     devices: DeviceSettings | None = None,
     **settings: Any,
 ) -> Prepared:
     """Returns the parts of a run; the arguments are those of `jaxformer.train`.
+
+    `source` are the data that the settings `data` describe, if the caller has made them.
 
     Raises:
       UserError: an argument is wrong, or the parts do not fit together.
@@ -269,8 +287,11 @@ def _prepare(
             f"validation chooses among the learning rates {members.rates}, and eval_every=0 turns "
             "it off. Give one learning rate, or an eval_every of at least 1."
         )
-    if data is None or isinstance(data, DataSettings):
-        data = make_source(task, data or DataSettings(), batch_size)
+    data = data or DataSettings()
+    data_section = {"name": type(data).__name__, **json_fields(data)}
+    if isinstance(data, DataSettings):
+        data_section = asdict(data)
+        data = source or make_source(task, data, batch_size)
 
     def transformation(rules: Partition) -> optax.GradientTransformation:
         factor = optim.schedule(optim_settings.schedule, steps, optim_settings.warmup)
@@ -285,11 +306,11 @@ def _prepare(
         parts["model"]["params"] = model.fingerprint()
     sections = {
         **parts,
-        "data": {"name": type(data).__name__, **json_fields(data)},
+        "data": data_section,
         "partition": partition.rules,
         "unfreeze": later_rules,
         "optim": asdict(optim_settings)
-        | {"learning_rate": members.rates, "labels": repr(optimizers)},
+        | {"learning_rate": members.rates, "labels": build.label_sections(optimizers)},
         "train": asdict(train_settings),
     }
     config_json = _config_json(type(task).__name__, members, sections) | build.tokens_of(task)

@@ -230,6 +230,20 @@ def sections(task: Task, model: Any) -> dict[str, Any]:
     return {"task": section(task, task, tasks), "model": section(model, model.spec, models)}
 
 
+def label_sections(optimizers: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Returns the section optim.labels of a config that would build these optimizers.
+
+    A transformation of optax, which no config can build, has the name "own: IDENTITY".
+    """
+    names = {kind: name for name, kind in OPTIMIZERS.items()}
+    return {
+        label: {"name": names[type(value)], **json_fields(value)}
+        if type(value) in names
+        else {"name": f"own: {value!r}"}
+        for label, value in optimizers.items()
+    }
+
+
 def reads_tokens(config: Mapping[str, Any]) -> bool:
     """Tests whether the task of a config reads prepared text."""
     if "task" not in config:

@@ -10,6 +10,7 @@ from typing import Any
 from experiments.anatomy_report import subject
 from experiments.anatomy_report.subject import Subject
 from experiments.cli import completion, flags
+from jaxformer.core import identity
 from jaxformer.core.errors import UserError, did_you_mean, one_line
 from jaxformer.io.run_folder import Workdir
 from jaxformer.tasks.task import Task
@@ -49,7 +50,8 @@ def of_run(folder: str | Path, task: Task | None = None) -> Subject:
     """
     import ml_collections
 
-    stored = Workdir(folder).read("config.json")["config"]
+    content = Workdir(folder).read("config.json")
+    stored = content["config"]
     # "library" is the recipe of runs that `jaxformer.train` made.
     if stored["recipe"] not in ("train", "library") or "model" not in stored:
         raise UserError(
@@ -59,8 +61,17 @@ def of_run(folder: str | Path, task: Task | None = None) -> Subject:
     name = Path(folder).name
     config = ml_collections.ConfigDict(stored)
     if stored["recipe"] == "train":
-        return subject.of_config(config, name)
-    return subject.of_library_run(config, task, name)
+        what = subject.of_config(config, name)
+    else:
+        what = subject.of_library_run(config, task, name)
+    if (before := content.get("identity")) and (
+        why := identity.difference(before, what.drawn.identity)
+    ):
+        raise UserError(
+            f"the task of {folder} does something else today ({why}): its code was edited after "
+            "the run. The report would explain the old network on the new task."
+        )
+    return what
 
 
 def load_task(text: str) -> Task:

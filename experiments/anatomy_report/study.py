@@ -178,13 +178,13 @@ class Study:
     @cached_property
     def heldout(self) -> HeldOut:
         """The held-out sets, which all variants share."""
-        return jax.device_get(self.subject.network.data.heldout())
+        return self.subject.drawn.sets
 
     def trivial(self) -> tuple[str, float]:
         """Returns name and score of the best trivial predictor on the test set."""
         task = self.subject.task
         if not self.baselines:
-            self.baselines = dict(task.baselines(self.heldout.test))
+            self.baselines = dict(self.subject.drawn.baselines)
         return judge.best_trivial(self.baselines, self.metric, isinstance(task, PreparedText))
 
     def rate(self, variant: Variant) -> float:

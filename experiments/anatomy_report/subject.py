@@ -1,8 +1,6 @@
 """The subject of a report: a task, a network and the settings of its training."""
 
 import dataclasses
-import hashlib
-import inspect
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -14,11 +12,15 @@ import optax
 from jaxformer import build
 from jaxformer.core import optim, paths
 from jaxformer.core.errors import UserError
+from jaxformer.core.identity import rounded
 from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.core.settings import DataSettings, OptimSettings
 from jaxformer.io.run_folder import config_hash
 from jaxformer.models.decoder import Decoder, decoder
 from jaxformer.models.model import check_model
+from jaxformer.models.own_model import model_identity
+from jaxformer.tasks import heldout
+from jaxformer.tasks.heldout import Drawn, default_data
 from jaxformer.tasks.language import PreparedText
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import Task
@@ -68,9 +70,17 @@ class Subject:
     rates: tuple[float, ...]
     identity: dict[str, Any]  # the settings; equal settings give equal results
 
-    @property
+    @cached_property
     def hash(self) -> str:
-        return config_hash(self.identity)
+        """Identifies the settings, and by what they do the task and a model of the user."""
+        return config_hash({**self.identity, "drawn": rounded(self.drawn.identity)})
+
+    @cached_property
+    def drawn(self) -> Drawn:
+        """The held-out sets with their trivial scores."""
+        network = self.network
+        drawn = heldout.draw(network.task, network.data)
+        return drawn.identified_by(model_identity(network.model, drawn.sets.test.inputs))
 
     @property
     def task(self) -> Task:
@@ -115,7 +125,7 @@ def of_task(
     check_model(model)
     check_fits(task, model)
     settings = OptimSettings(warmup=min(50, steps // 4))
-    source = make_source(task, data or DataSettings(), batch_size)
+    source = make_source(task, data, batch_size) if data else default_data(task, batch_size)[1]
     rate_factor = optim.schedule(settings.schedule, steps, settings.warmup)
 
     def optimizer(partition: Partition) -> optax.GradientTransformation:
@@ -125,7 +135,6 @@ def of_task(
 
     identity = {
         **build.sections(task, model),
-        "code": [_code_hash(type(task)), _code_hash(type(model))],
         "data": build.json_fields(source),
         "optim": asdict(settings),
         "rules": rules,
@@ -135,20 +144,31 @@ def of_task(
     return _subject(name, task, model, source, rules, optimizer, steps, tuple(rates), identity)
 
 
-def of_config(config: Any, name: str = "") -> Subject:
-    """Returns the subject of a training config."""
+def of_config(config: Any, name: str = "", task: Task | None = None) -> Subject:
+    """Returns the subject of a training config.
+
+    Args:
+      config: the config.
+      name: the name in the report.
+      task: the task, if its class is not one of jaxformer's.
+    """
+    name = name or str(config.name)
     if config.model.name == "loaded":
         raise UserError(
-            f"{name or config.name} trains a published model, whose parts do not start from random "
+            f"{name} trains a published model, whose parts do not start from random "
             "values; examine it with --prompts=FILE."
         )
-    task = build.task(config)
+    if config.unfreeze:
+        raise UserError(
+            f"{name} frees parameters during training (unfreeze), which a report cannot repeat."
+        )
+    task = build.task(config) if task is None else task
     model, data = build.model(config, task), build.source(config, task)
     identity = build.config_identity(config.to_dict())
     for field in ("seed", "n_seeds", "seeds"):
         identity.pop(field, None)
     return _subject(
-        name or str(config.name),
+        name,
         task,
         model,
         data,
@@ -161,13 +181,14 @@ def of_config(config: Any, name: str = "") -> Subject:
 
 
 def of_library_run(config: Any, task: Task | None, name: str) -> Subject:
-    """Returns the subject of a run of `jaxformer.train`, trained with AdamW.
+    """Returns the subject of a run of `jaxformer.train`, with its split, optimizer and schedule.
 
     Args:
       config: the config of the run.
       task: the task, if its class is not one of jaxformer's.
       name: the name in the report.
     """
+    in_python = "in Python, call jaxformer.anatomy(task, model=..) with what the run had"
     if task is None and config.task.name not in build.TASKS:
         # `build.sections` records a class outside of jaxformer as "own: CLASS".
         class_name = config.task.name.removeprefix("own: ")
@@ -176,22 +197,16 @@ def of_library_run(config: Any, task: Task | None, name: str) -> Subject:
             f"--task=MODULE:{class_name}."
         )
     if config.model.name not in build.MODELS:
+        raise UserError(f"the model of {name} is {config.model.name!r}; {in_python}.")
+    if "name" in config.data:
+        older = " (or an older version wrote the run)" if config.data.name == "Source" else ""
         raise UserError(
-            f"the model of {name} is {config.model.name!r}; in Python, give it as "
-            "jaxformer.anatomy(task, model=...)."
+            f"the data of {name} are a {config.data.name} of yours{older}; {in_python}."
         )
-    task = build.task(config) if task is None else task
-    sizes = {field: config.data[field] for field in ("train_size", "test_size", "validation_size")}
-    return of_task(
-        task,
-        build.model(config, task),
-        name=name,
-        steps=config.train.steps,
-        batch_size=config.train.batch_size,
-        rates=tuple(config.optim.learning_rate),
-        data=DataSettings(**sizes),
-        rules=build.partition(config).rules,
-    )
+    for label, optimizer in config.optim.labels.items():
+        if optimizer.name not in build.OPTIMIZERS:
+            raise UserError(f"the optimizer of the label {label!r} is yours; {in_python}.")
+    return of_config(config, name, task)
 
 
 def check_task(task: Any) -> None:
@@ -223,11 +238,3 @@ def _subject(name, task, model, data, rules, optimizer, steps, rates, identity) 
         spec = dataclasses.replace(model.spec, mixer="mixit", learned_positions=True, fused=False)
         mixing = network(Decoder(spec), (FIXED_MATRICES, *rules))
     return Subject(name, network(model, rules), mixing, rates, identity)
-
-
-def _code_hash(kind: type) -> str:
-    """Returns a hash of the source of a class, so that an edited task is trained again."""
-    try:
-        return hashlib.sha256(inspect.getsource(kind).encode()).hexdigest()[:12]
-    except (OSError, TypeError):
-        return ""

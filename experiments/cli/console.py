@@ -42,6 +42,7 @@ PROGRAMS = {
     "export": Program("jaxformer.models.export", "write a run as a Hugging Face folder"),
     "reproduce": Program("experiments.reproduce", "run the tables of the five papers", "--paper"),
     "confirm": Program("experiments.confirm", "confirm verdicts on fresh seeds"),
+    "ladder": Program("experiments.ladder", "follow effects as networks grow"),
     "report": Program("experiments.report", "write tables and pages from records and runs"),
     "demo": Program("experiments.demo", "show one result of each paper in minutes"),
 }

@@ -7,8 +7,9 @@ that judge stay as they were when the plan was made.
 import ast
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from experiments.cli import flags
@@ -150,10 +151,10 @@ def item_digest(item: Item) -> str:
     )
 
 
-def code_digest() -> str:
+def code_digest(modules: Iterable[ModuleType] = JUDGING_MODULES) -> str:
     """Returns the hash of the modules that judge, without comments and docstrings."""
     digest = hashlib.sha256()
-    for module in JUDGING_MODULES:
+    for module in modules:
         tree = ast.parse(Path(str(module.__file__)).read_text())
         for node in ast.walk(tree):
             body = getattr(node, "body", None)

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from experiments.cli import flags
 from experiments.confirmation.plan import Plan, PlannedConfig
@@ -24,7 +24,20 @@ from jaxformer.io.run_folder import Workdir, config_hash
 from jaxformer.training.metrics import over_seeds
 
 SEED_LIMIT = 1_000_000
-MAKE_AGAIN = "Remove it and run `jaxformer confirm run` again."
+MAKE_AGAIN = "Remove it and run `jaxformer {} run` again."
+
+
+class PlanOfRuns(Protocol):
+    """The fields of any plan that draws seeds from its hash."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def runs(self) -> Mapping[str, PlannedConfig]: ...
+
+    @property
+    def hash(self) -> str: ...
 
 
 def drawn(plan_hash: str, kind: str, original: int, replica: int) -> int:
@@ -57,13 +70,15 @@ def jobs(plan: Plan, workdir: Path) -> dict[str, Job]:
     ordered = dict.fromkeys(
         name for row in plan.rows for names in row.cells.values() for name in names
     )
-    jobs_by_name = {}
-    for name in ordered:
-        run = plan.runs[name]
-        label = f"{run.config.removeprefix('configs/')} ({name})"
-        overrides = overrides_with_seeds(plan.hash, run)
-        jobs_by_name[name] = make_job(label, run.config, overrides, workdir, seconds=run.seconds)
-    return jobs_by_name
+    return {name: job_of(plan, name, workdir) for name in ordered}
+
+
+def job_of(plan: PlanOfRuns, name: str, workdir: Path) -> Job:
+    """Returns the job of a planned run, with its drawn seeds."""
+    run = plan.runs[name]
+    label = f"{run.config.removeprefix('configs/')} ({name})"
+    overrides = overrides_with_seeds(plan.hash, run)
+    return make_job(label, run.config, overrides, workdir, seconds=run.seconds)
 
 
 def record_file(folder: Path, name: str) -> Path:
@@ -83,20 +98,29 @@ def write_record(workdir: Path, file: Path) -> None:
 def read_records(plan: Plan, folder: Path, names: Iterable[str]) -> dict[str, Record]:
     """Reads the records of runs; raises UserError if one is not the run that was planned."""
     return {
-        name: _checked(plan, name, record_file(folder, name))
+        name: read_record(plan, name, record_file(folder, name))
         for name in names
         if record_file(folder, name).exists()
     }
 
 
-def _checked(plan: Plan, name: str, file: Path) -> Record:
+def read_record(plan: PlanOfRuns, name: str, file: Path, command: str = "confirm") -> Record:
+    """Reads the record of a run; raises UserError if it is not the run that was planned.
+
+    Args:
+      plan: the plan.
+      name: the name of the run.
+      file: its record.
+      command: the command of `jaxformer` that makes the runs of this plan.
+    """
+    make_again = MAKE_AGAIN.format(command)
     try:
         content = validate_record.content(file)
         record = Record.from_json(content, where=str(file))
         if "sum" not in content:
             raise ValueError("it was edited: it has no checksum")
     except (ValueError, TypeError, OSError) as error:
-        raise UserError(f"{file}: {error}. {MAKE_AGAIN}") from None
+        raise UserError(f"{file}: {error}. {make_again}") from None
     run = plan.runs[name]
     planned = flags.load_with_overrides(run.config, overrides_with_seeds(plan.hash, run))
     planned_hash = config_hash(build.config_identity(flags.to_dict(planned)))
@@ -104,12 +128,12 @@ def _checked(plan: Plan, name: str, file: Path) -> Record:
     if record.config_hash != planned_hash or recorded_hash != planned_hash:
         raise UserError(
             f"{file} is not the run {name} of the plan {plan.name}: another config or other seeds. "
-            f"{MAKE_AGAIN}"
+            f"{make_again}"
         )
     if run.seeds and len(record.seeds) != run.seeds:
         raise UserError(
             f"{file} has {len(record.seeds)} seeds, the plan {plan.name} fixes {run.seeds}. "
-            f"{MAKE_AGAIN}"
+            f"{make_again}"
         )
     return record
 

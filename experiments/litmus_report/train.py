@@ -12,6 +12,8 @@ from jaxformer import api, build
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.core.settings import DataSettings
 from jaxformer.io.atomic_files import json_value
+from jaxformer.tasks import heldout
+from jaxformer.tasks.heldout import default_data
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import Task
 
@@ -123,8 +125,7 @@ def _check(task: Any, variants: Sequence[str], data: Any) -> None:
     if missing := REQUIRED_VARIANTS - {*variants}:
         raise UserError(f"variants must contain standard and mixit; {missing.pop()} is missing.")
     source = make_source(task, data, 1) if isinstance(data, DataSettings) else data
-    source = source or make_source(task, DataSettings(), 1)
-    rule.strongest(task.baselines(source.heldout().test))
+    rule.strongest(heldout.draw(task, source or default_data(task, 1)[1]).baselines)
 
 
 def _config(variant: str, width: int, layers: int, heads: int, causal: bool) -> Any:

@@ -99,7 +99,8 @@ def draw_curves(workdir: Workdir, label: str, result: Result) -> None:
     """
     if is_writer():
         chosen = {label: [member["chosen"] for member in result.members]}
-        figure = curves.curves({label: workdir.rows()}, result.baselines, chosen)
+        baselines = curves.trivial_lines(result.as_json())
+        figure = curves.curves({label: workdir.rows()}, baselines, chosen)
         plots.save(figure, workdir / "curves.png")
 
 

@@ -42,7 +42,8 @@ def figures(row: Row) -> list[Figure]:
     sweep = _sweep(row)
     shown += [figure for figure in (_published_chart(row), sweep) if figure]
     if not sweep and 0 < len(trained) <= svg.COLOURS:
-        shown.append(curves(trained, row.item.metric, _trivial_level(row)))
+        levels = _trivial_level(row) if all(map(_is_split_by_hash, trained.values())) else {}
+        shown.append(curves(trained, row.item.metric, levels))
     return [figure for figure in shown if figure.html]
 
 
@@ -242,6 +243,14 @@ def _validated(record: Record, metric: str) -> str:
     """Returns the metric, or else another one that the validation curve has."""
     curve = record.curves["validation"]
     return next(name for name in (metric, "accuracy", *curve) if name in curve)
+
+
+def _is_split_by_hash(record: Record) -> bool:
+    """Whether test and validation set have one distribution, so that one trivial level fits both.
+
+    A split by redrawing leaves the validation set the examples that the test set lacks.
+    """
+    return "data" in record.config and record.config["data"].get("split") == "hash"
 
 
 def _trivial_level(row: Row) -> dict[str, float]:

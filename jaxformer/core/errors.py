@@ -2,9 +2,12 @@
 
 import difflib
 import math
-from collections.abc import Iterable, Mapping
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 # {declared type of a field: (its name in errors, the class of accepted values)}
@@ -98,3 +101,40 @@ def check_types(dataclass: type, values: Mapping[str, Any]) -> None:
     for field in fields(dataclass):
         if field.name in values:
             check_type(f"{dataclass.__name__}.{field.name}", values[field.name], field.type)
+
+
+def is_users(value: Any) -> bool:
+    """Whether the class of a task or a model is not one of jaxformer's."""
+    return type(value).__module__.split(".")[0] != "jaxformer"
+
+
+@contextmanager
+def users_code(what: str, is_users: bool = True) -> Iterator[None]:
+    """Turns an exception of a user's code into a UserError that names the line which raised it.
+
+    Args:
+        what: the function that is called, such as "Mine.example".
+        is_users: False leaves exceptions alone, so that one of our own keeps its traceback.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        if not is_users:
+            raise
+        text = one_line(error, 200)
+        raise UserError(
+            f"{what} raises {type(error).__name__}{text and f': {text}'} ({_place(error)})."
+        ) from error
+
+
+def _place(error: BaseException) -> str:
+    """Returns "task.py, line 7": the last line of an installed package's caller."""
+    frames = traceback.extract_tb(error.__traceback__)
+    package = str(Path(__file__).parent.parent)
+    own = [
+        f for f in frames if not f.filename.startswith(package) and "-packages" not in f.filename
+    ]
+    frame = (own or frames)[-1]
+    return f"{Path(frame.filename).name}, line {frame.lineno}"

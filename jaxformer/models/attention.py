@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer.core.errors import UserError, unknown
+from jaxformer.models.half_precision import product
 
 # Names of the standard deviations of MixiT's random matrix; see `mixing_std`.
 MIXING_SCALES = ("theory", "head", "spread", "token")
@@ -76,10 +77,11 @@ def attention_scores(
     Args:
       q_BxTxHxD: the queries.
       k_BxSxHxD: the keys.
-      accumulate: the dtype of the scores; by default the dtype of the queries.
+      accumulate: the dtype of the scores; by default that of the queries, but at least float32.
       scale: by default 1/sqrt(D).
     """
     factor = q_BxTxHxD.shape[-1] ** -0.5 if scale is None else scale
+    accumulate = accumulate or jnp.promote_types(q_BxTxHxD.dtype, jnp.float32)
     return factor * jnp.einsum(
         "...thd,...shd->...hts", q_BxTxHxD, k_BxSxHxD, preferred_element_type=accumulate
     )
@@ -99,9 +101,15 @@ def attention_weights(scores_BxHxTxS: jax.Array, mask_TxS: jax.Array | None = No
 
 
 def mix(weights_BxHxTxS: jax.Array, v_BxSxHxD: jax.Array) -> jax.Array:
-    """Returns sum_s A_ts v_s of each head, (B, T, H, D); weights may lack the batch axis."""
+    """Returns sum_s A_ts v_s of each head, (B, T, H, D); weights may lack the batch axis.
+
+    The weights are rounded to the precision of v.
+    """
     if weights_BxHxTxS.ndim == 3 and v_BxSxHxD.ndim == 4:
-        return jnp.einsum("hts,bshd->bthd", weights_BxHxTxS, v_BxSxHxD)
+        if v_BxSxHxD.dtype.itemsize == 2:  # the gradient of fixed weights is a sum over the batch
+            return product("bshd,hts->bthd", v_BxSxHxD, weights_BxHxTxS)
+        return jnp.einsum("hts,bshd->bthd", weights_BxHxTxS.astype(v_BxSxHxD.dtype), v_BxSxHxD)
+    weights_BxHxTxS = weights_BxHxTxS.astype(v_BxSxHxD.dtype)
     return jnp.einsum("...hts,...shd->...thd", weights_BxHxTxS, v_BxSxHxD)
 
 

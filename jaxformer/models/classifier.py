@@ -15,7 +15,6 @@ import jax.numpy as jnp
 
 from jaxformer.core.errors import check_choice, check_range
 from jaxformer.models.decoder import Decoder, DecoderSpec
-from jaxformer.models.layers import normal
 from jaxformer.models.model import take_positions
 
 POOLS = ("last", "first", "mean")
@@ -43,13 +42,7 @@ class Classifier(Decoder):
     def __call__(self, tokens_BxT: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
         spec = self.spec
         h_BxTxN = super().__call__(tokens_BxT, None, head=False)
-        head = nn.Dense(
-            spec.classes,
-            use_bias=False,
-            kernel_init=normal(spec.init_std),
-            name="head",
-            **spec.dtypes,
-        )
+        head = spec.linear(spec.classes, "head", spec.init_std, bias=False)
         return head(pooled(h_BxTxN, tokens_BxT != spec.pad, spec.pool))
 
 

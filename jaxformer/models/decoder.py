@@ -32,6 +32,7 @@ from jaxformer.models.activations import activation
 from jaxformer.models.cache import advance, append, is_caching
 from jaxformer.models.decoder_spec import REMAT_POLICIES, DecoderSpec
 from jaxformer.models.fused_attention import fused_attention
+from jaxformer.models.half_precision import add_to_all
 from jaxformer.models.layers import Norm
 from jaxformer.models.model import make_spec, take_positions
 from jaxformer.models.scanned import scan_blocks
@@ -66,9 +67,7 @@ class Attention(nn.Module):
                     mask = jnp.expand_dims(mask, range(4 - mask.ndim))
                 mixed_BxTxHxD = fused_attention(q, k, v_BxTxHxD, mask, causal)
             else:
-                mixed_BxTxHxD = layers.softmax_attention(
-                    self, q, k, v_BxTxHxD, mask, spec.param_dtype
-                )
+                mixed_BxTxHxD = layers.softmax_attention(self, q, k, v_BxTxHxD, mask)
 
         def project(x_BxTxN):
             return spec.dense(x_BxTxN, spec.width, "out", spec.init_std)
@@ -107,7 +106,7 @@ class Attention(nn.Module):
         )
         _, k_BxSxHxD = append(self, "keys", k, spec.length)
         mask_TxS = jnp.arange(spec.length)[None] <= start + jnp.arange(T)[:, None]
-        scores = attention.attention_scores(q, k_BxSxHxD, accumulate=spec.param_dtype)
+        scores = attention.attention_scores(q, k_BxSxHxD)
         return attention.attention_weights(scores, mask_TxS), v_BxSxHxD
 
     def _fixed_mixing(self, length, positions_BxK, real_BxT):
@@ -206,12 +205,14 @@ class Decoder(nn.Module):
         spec, length = self.spec, tokens_BxT.shape[1]
         if length > spec.length:
             raise UserError(f"the model takes at most {spec.length} tokens, got {length}.")
-        h = self._embed("embed", spec.vocab_size, tokens_BxT)
+        h = self._embed("embed", spec.vocab_size, tokens_BxT, spec.dtypes)
         h = tap(self, "token_embeddings", h)
         if spec.learned_positions:
             start = advance(self, length) if is_caching(self) else 0
-            p_1xTxN = self._embed("positions", spec.length, start + jnp.arange(length)[None])
-            h += tap(self, "position_embeddings", p_1xTxN)
+            index_1xT = start + jnp.arange(length)[None]
+            unrounded = spec.dtypes | {"dtype": spec.param_dtype}
+            p_1xTxN = self._embed("positions", spec.length, index_1xT, unrounded)
+            h = add_to_all(h, tap(self, "position_embeddings", p_1xTxN))
         h = tap(self, "embedded", h)
         real_BxT = None  # a causal token never attends to padding, which comes last
         if spec.pad >= 0 and not spec.causal:
@@ -239,9 +240,9 @@ class Decoder(nn.Module):
         unembed = spec.linear(spec.vocab_size, "unembed", spec.init_std, bias=False)
         return tap(self, "logits", unembed(h))
 
-    def _embed(self, name, n_rows, index):
+    def _embed(self, name, n_rows, index, dtypes):
         spec = self.spec
-        table = layers.embedding(n_rows, spec.width, name, spec.embed_init_std, **spec.dtypes)
+        table = layers.embedding(n_rows, spec.width, name, spec.embed_init_std, **dtypes)
         return table(index)
 
 

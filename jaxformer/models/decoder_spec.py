@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-import flax.linen as nn
 import jax
 
 from jaxformer.core.errors import UserError, check_choice, check_range, unknown
 from jaxformer.models import attention
 from jaxformer.models.activations import activation
-from jaxformer.models.layers import DENSE, dense, normal
+from jaxformer.models.half_precision import DENSE
+from jaxformer.models.layers import Dense, dense, normal
 from jaxformer.models.model import MAX_SCALE, check_sizes
 
 MIXERS = ("softmax", "mixit")
@@ -92,7 +92,7 @@ class DecoderSpec:
         """The branch factor b at this depth."""
         return self.branch_scale * (self.base_layers / self.layers) ** self.depth_alpha
 
-    def linear(self, features: int, name: str, std: float | str, bias: bool) -> nn.Dense:
+    def linear(self, features: int, name: str, std: float | str, bias: bool) -> Dense:
         """Returns a linear map with this initial standard deviation."""
         return dense(features, name, std, bias, **self.dtypes)
 

@@ -21,6 +21,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.models import activation_points
 from jaxformer.models.activation_points import tap
 from jaxformer.models.activations import activation
+from jaxformer.models.half_precision import add_to_all
 from jaxformer.models.layers import dense, embedding, rms_normalise
 from jaxformer.models.model import check_sizes, make_spec, take_positions
 from jaxformer.models.scanned import scan_blocks
@@ -146,10 +147,11 @@ class Encoder(nn.Module):
         if length > spec.length:
             raise UserError(f"this encoder takes at most {spec.length} tokens, got {length}.")
         embed = embedding(spec.vocab_size, spec.width, "embed", 1.0, **spec.dtypes)
-        positions = embedding(spec.length, spec.width, "positions", 1.0, **spec.dtypes)
+        unrounded = spec.dtypes | {"dtype": spec.param_dtype}
+        positions = embedding(spec.length, spec.width, "positions", 1.0, **unrounded)
         x_BxTxN = tap(self, "token_embeddings", embed(tokens_BxT))
         p_1xTxN = tap(self, "position_embeddings", positions(jnp.arange(length))[None])
-        return x_BxTxN + p_1xTxN
+        return add_to_all(x_BxTxN, p_1xTxN)
 
 
 def encoder(**numbers) -> Encoder:

@@ -6,19 +6,16 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from flax.linen.dtypes import promote_dtype
-from jax.ad_checkpoint import checkpoint_name
 
 from jaxformer.core import layouts
 from jaxformer.core.errors import check_range, unknown
 from jaxformer.models import attention
 from jaxformer.models.activation_points import tap
+from jaxformer.models.half_precision import add_to_all, matrix_product, product, take_rows, wide
 
 FAN_IN = "fan_in"
 # {name of a projection: name of its activation}
 PLURALS = {"query": "queries", "key": "keys", "value": "values"}
-DENSE = "dense"  # the checkpoint name of linear maps' outputs (decoder_spec.py, REMAT_POLICIES)
-MATRIX_PRODUCT = (((1,), (0,)), ((), ()))  # dimension numbers of lax.dot_general
 
 
 def normal(std: float | jax.Array | str) -> Callable:
@@ -39,92 +36,53 @@ def rms_normalise(x_BxTxN: jax.Array, eps: float = 0.0) -> jax.Array:
     `Norm` writes x * x instead of square(x). Their derivatives differ in the last bits, so a common
     form would change recorded results.
     """
+    dtype, x_BxTxN = x_BxTxN.dtype, wide(x_BxTxN)
     square_BxTx1 = jnp.mean(jnp.square(x_BxTxN), -1, keepdims=True) + eps
-    return x_BxTxN * jax.lax.rsqrt(jnp.maximum(square_BxTx1, jnp.finfo(x_BxTxN.dtype).tiny))
+    normed_BxTxN = x_BxTxN * jax.lax.rsqrt(jnp.maximum(square_BxTx1, jnp.finfo(x_BxTxN.dtype).tiny))
+    return normed_BxTxN.astype(dtype)
 
 
-def matrix_product(
-    x_BxTxN: jax.Array,
-    w_NxM: jax.Array,
-    dimensions: Any = None,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-) -> jax.Array:
-    """Returns x w, (B, T, M), as one product of matrices (R, N) and (N, M) with R = B T rows.
+class Dense(nn.Dense):
+    """A linear map, whose kernel and bias are rounded to `dtype` where they are used."""
 
-    Linear maps call it in place of lax.dot_general, with the arguments of that function. With one
-    axis of rows the weight gradient is a product of two matrices in their memory order. With the
-    two axes B and T, XLA's CPU backend would first transpose the incoming gradient. The bits are
-    the same.
-    """
-    x_RxN = x_BxTxN.reshape(-1, x_BxTxN.shape[-1])
-    if x_RxN.dtype.itemsize == 2:
-        y_RxM = _product_in_half_precision(x_RxN, w_NxM)
-    else:
-        y_RxM = jax.lax.dot_general(x_RxN, w_NxM, MATRIX_PRODUCT, precision, preferred_element_type)
-    y_RxM = checkpoint_name(y_RxM, DENSE)
-    return y_RxM.reshape(*x_BxTxN.shape[:-1], w_NxM.shape[1])
+    @nn.compact
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        shape = (inputs.shape[-1], self.features)
+        kernel_NxM = self.param("kernel", self.kernel_init, shape, self.param_dtype)
+        y = matrix_product(inputs.astype(self.dtype), jnp.asarray(kernel_NxM))
+        if self.use_bias:
+            bias_M = self.param("bias", self.bias_init, shape[1:], self.param_dtype)
+            y = add_to_all(y, jnp.asarray(bias_M))
+        return y
 
 
-@jax.custom_vjp
-def _product_in_half_precision(x_RxN: jax.Array, w_NxM: jax.Array) -> jax.Array:
-    """Returns x w in half precision, summed in float32 on every platform."""
-    return _half_product(x_RxN, w_NxM, MATRIX_PRODUCT)
+class Embedding(nn.Embed):
+    """A table of embeddings, which is rounded to `dtype` after its rows are taken."""
 
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        table_VxN = jnp.asarray(self.embedding)
+        return take_rows(table_VxN, inputs, jnp.result_type(self.dtype or table_VxN.dtype))
 
-def _half_product(x: jax.Array, y: jax.Array, dimensions: Any) -> jax.Array:
-    """Multiplies in half precision with the instructions of the platform that runs the program.
-
-    Accelerators sum in float32 by themselves. XLA uses a CPU's instructions for half precision only
-    if the result is float32, which `on_cpu` rounds afterwards.
-    """
-
-    def on_cpu(x, y):
-        product = jax.lax.dot_general(x, y, dimensions, preferred_element_type=jnp.float32)
-        return product.astype(x.dtype)
-
-    def elsewhere(x, y):
-        return jax.lax.dot_general(x, y, dimensions)
-
-    return jax.lax.platform_dependent(x, y, cpu=on_cpu, default=elsewhere)
-
-
-def _half_precision_forward(x_RxN, w_NxM):
-    return _product_in_half_precision(x_RxN, w_NxM), (x_RxN, w_NxM)
-
-
-def _half_precision_backward(saved, dy_RxM):
-    x_RxN, w_NxM = saved
-    dx_RxN = _half_product(dy_RxM, w_NxM, (((1,), (1,)), ((), ())))
-    return dx_RxN, _half_product(x_RxN, dy_RxM, (((0,), (0,)), ((), ())))
-
-
-_product_in_half_precision.defvjp(_half_precision_forward, _half_precision_backward)
+    def attend(self, query: jax.Array) -> jax.Array:
+        """The products with all rows of the table, (B, T, V)."""
+        table_VxN = layouts.gather_parameter(jnp.asarray(self.embedding), "tensor", None)
+        return product("btn,vn->btv", query, table_VxN)
 
 
 def dense(
     features: int, name: str, std: Any, use_bias: bool = False, bias_std: Any = None, **dtypes: Any
-) -> nn.Dense:
+) -> Dense:
     """Returns a linear map with normal initial entries; biases begin at 0 without `bias_std`."""
     inits = {"kernel_init": normal(std)}
     if bias_std is not None:
         inits["bias_init"] = normal(bias_std)
-    return nn.Dense(features, use_bias, name=name, dot_general=matrix_product, **inits, **dtypes)
+    return Dense(features, use_bias, name=name, **inits, **dtypes)
 
 
-def embedding(rows: int, features: int, name: str, std: Any, **dtypes: Any) -> nn.Embed:
+def embedding(rows: int, features: int, name: str, std: Any, **dtypes: Any) -> Embedding:
     """Returns a table of embeddings with normal initial entries."""
-    sizes = {"num_embeddings": rows, "features": features}
     init = normal(std)
-    return nn.Embed(
-        **sizes, embedding_init=init, name=name, promote_dtype=_gathered_table, **dtypes
-    )
-
-
-def _gathered_table(*arrays: Any, dtype: Any = None, inexact: bool = True) -> list[Any]:
-    """Promotes dtypes for nn.Embed, and gathers the table, the last array, on a mesh."""
-    *inputs, table_VxN = promote_dtype(*arrays, dtype=dtype, inexact=inexact)
-    return [*inputs, layouts.gather_parameter(table_VxN, "tensor", None)]
+    return Embedding(rows, features, embedding_init=init, name=name, **dtypes)
 
 
 def split_heads(module: nn.Module, name: str, flat_BxTx: jax.Array, heads: int) -> jax.Array:
@@ -157,7 +115,7 @@ def softmax_attention(
       q_BxTxHxD: the queries.
       k_BxSxGxD, v_BxSxGxD: the keys and values; H/G heads share each.
       mask: booleans that broadcast against (B, H, T, S), true where a query sees a key.
-      accumulate: the dtype of the scores; by default the dtype of the queries.
+      accumulate: the dtype of the scores; by default that of the queries, but at least float32.
       scale: the factor of q.k; by default 1/sqrt(D).
       adjust: a function of the scores before the mask, such as a soft cap.
     """
@@ -183,7 +141,7 @@ def mix_values(module: nn.Module, weights_HxTxS: jax.Array, v_BxSxHxD: jax.Array
         (B, T, H, D).
     """
     weights_HxTxS = tap(module, "weights", weights_HxTxS, plotted=True)
-    return attention.mix(weights_HxTxS.astype(v_BxSxHxD.dtype), v_BxSxHxD)
+    return attention.mix(weights_HxTxS, v_BxSxHxD)
 
 
 def merge_heads(
@@ -240,7 +198,7 @@ class Norm(nn.Module):
       dtype: the dtype of y; None is the default float type of JAX.
       param_dtype: the dtype of the parameters; None is the default float type of JAX.
       statistics_dtype: the dtype of all sums and products; by default the dtype of `scale`, or of x
-        without gain.
+        without gain, but at least float32.
     """
 
     eps: float = 1e-6
@@ -259,8 +217,8 @@ class Norm(nn.Module):
         if self.has_gain:
             ones = nn.initializers.constant(1 - self.gain_offset)
             gain_N = jnp.asarray(self.param("scale", ones, shape, self.param_dtype))
-        dtype = self.statistics_dtype or getattr(gain_N, "dtype", x.dtype)
-        x = x.astype(dtype)
+        least = jnp.promote_types(getattr(gain_N, "dtype", x.dtype), jnp.float32)
+        x = x.astype(self.statistics_dtype or least)
         if self.centred:
             x = x - x.mean(-1, keepdims=True)
         factor = jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps)

@@ -31,7 +31,8 @@ import jax.numpy as jnp
 from jaxformer.core.errors import UserError, check_range, unknown
 from jaxformer.models import attention
 from jaxformer.models.activation_points import tap
-from jaxformer.models.layers import embedding, matrix_product
+from jaxformer.models.half_precision import add_to_all, matrix_product, product
+from jaxformer.models.layers import embedding
 from jaxformer.models.model import MAX_SCALE, check_sizes, make_spec, take_positions
 
 FEED_FORWARD = ("mlp", "linear", "linear_relu", "none")
@@ -95,9 +96,10 @@ class Recall(nn.Module):
         embed = embedding(spec.vocab_size, d, "embed", spec.embed_std, **types)
         x_BxTxN = tap(self, "token_embeddings", embed(tokens_BxT))
         if spec.positions == "random":
-            positions = embedding(spec.length, d, "positions", 1.0, **types)
+            unrounded = types | {"dtype": spec.param_dtype}
+            positions = embedding(spec.length, d, "positions", 1.0, **unrounded)
             p_1xTxN = positions(jnp.arange(length))[None]
-            x_BxTxN = x_BxTxN + tap(self, "position_embeddings", p_1xTxN)
+            x_BxTxN = add_to_all(x_BxTxN, tap(self, "position_embeddings", p_1xTxN))
         elif spec.positions == "sin_cos":
             p_1xTxN = sin_cos(length, d).astype(x_BxTxN.dtype)[None]
             x_BxTxN = x_BxTxN + tap(self, "position_embeddings", p_1xTxN)
@@ -111,7 +113,7 @@ class Recall(nn.Module):
         if spec.tie_output:
             return tap(self, "logits", embed.attend(x_BxTxN) / d)
         kernel_NxV = Kernel(d, spec.vocab_size, spec.param_dtype, name="unembed")()
-        return tap(self, "logits", matrix_product(x_BxTxN, kernel_NxV.astype(x_BxTxN.dtype)))
+        return tap(self, "logits", matrix_product(x_BxTxN, kernel_NxV))
 
 
 class Block(nn.Module):
@@ -143,8 +145,7 @@ class Attention(nn.Module):
         spec, length = self.spec, x_BxTxN.shape[1]
 
         def kernel(name):
-            matrix = Kernel(spec.width, spec.width, spec.param_dtype, name=name)()
-            return matrix.astype(x_BxTxN.dtype)
+            return Kernel(spec.width, spec.width, spec.param_dtype, name=name)()
 
         key_NxN = kernel("key")
         query_NxN = kernel("query") if spec.factored_keys else None
@@ -157,9 +158,10 @@ class Attention(nn.Module):
             q_BxKxN, k_BxTxN = take_positions(x_BxTxN, positions_BxK), x_BxTxN
             if query_NxN is not None:
                 q_BxKxN = matrix_product(q_BxKxN, query_NxN)
-            q_BxKxN = q_BxKxN @ key_NxN.T
+            q_BxKxN = product("bkn,mn->bkm", q_BxKxN, key_NxN)
         q_BxKxN, k_BxTxN = tap(self, "queries", q_BxKxN), tap(self, "keys", k_BxTxN)
-        scores_BxKxT = jnp.einsum("bkd,btd->bkt", q_BxKxN, k_BxTxN)
+        dtype = jnp.promote_types(x_BxTxN.dtype, jnp.float32)
+        scores_BxKxT = jnp.einsum("bkd,btd->bkt", q_BxKxN, k_BxTxN, preferred_element_type=dtype)
         if spec.scale_scores:
             scores_BxKxT = scores_BxKxT * spec.width**-0.5
         mask = attention.causal_mask(length) if spec.causal else None
@@ -171,6 +173,7 @@ class Attention(nn.Module):
         values_NxN = kernel("value")
         if spec.factored_values:  # multiply the matrices first: x has more rows
             values_NxN = values_NxN @ kernel("out")
+        weights_BxKxT = weights_BxKxT.astype(x_BxTxN.dtype)
         mixed_BxKxN = tap(self, "mixed", jnp.einsum("bkt,btd->bkd", weights_BxKxT, x_BxTxN))
         return tap(self, "output", matrix_product(mixed_BxKxN, values_NxN))
 
@@ -185,13 +188,13 @@ class FeedForward(nn.Module):
     def __call__(self, x_BxTxN: jax.Array) -> jax.Array:
         spec, d = self.spec, self.spec.width
         n_hidden = d * spec.mlp_multiplier if self.kind == "mlp" else d
-        in_NxM = Kernel(d, n_hidden, spec.param_dtype, name="in")().astype(x_BxTxN.dtype)
+        in_NxM = Kernel(d, n_hidden, spec.param_dtype, name="in")()
         y_BxTxM = tap(self, "preactivation", matrix_product(x_BxTxN, in_NxM))
         if self.kind == "linear":
             return tap(self, "output", y_BxTxM)
         if self.kind == "linear_relu":
             return tap(self, "output", jax.nn.relu(y_BxTxM))
-        out_MxN = Kernel(n_hidden, d, spec.param_dtype, name="out")().astype(x_BxTxN.dtype)
+        out_MxN = Kernel(n_hidden, d, spec.param_dtype, name="out")()
         hidden_BxTxM = tap(self, "hidden", jax.nn.relu(y_BxTxM))
         return tap(self, "output", matrix_product(hidden_BxTxM, out_MxN))
 

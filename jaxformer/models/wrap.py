@@ -1,10 +1,12 @@
 """`jaxformer.wrap`: a user's Flax module as a model that can be trained, cut and captured."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import flax.errors
 import flax.linen as nn
 import jax
 
@@ -33,7 +35,8 @@ class Wrapped:
 
     def init(self, rngs: Any, tokens_BxT: jax.Array, *inputs: Any) -> dict[str, Any]:
         """Returns {"params": tree}; raises if the module has other collections."""
-        variables = self.module.init(rngs, tokens_BxT)
+        with self._without_rngs():
+            variables = self.module.init(rngs, tokens_BxT)
         if others := sorted(set(variables) - {"params", "intermediates"}):
             raise UserError(
                 f"{self.spec.module} has the collections {', '.join(others)} besides params; "
@@ -57,7 +60,8 @@ class Wrapped:
             positions_BxK: the positions at which logits are returned; None for all.
             mutable: as in `flax.linen.Module.apply`, which then also returns written collections.
         """
-        outputs = self.module.apply(variables, tokens_BxT, mutable=mutable)
+        with self._without_rngs():
+            outputs = self.module.apply(variables, tokens_BxT, mutable=mutable)
         logits_BxTxV, *written = outputs if mutable else (outputs,)
         expected = (*tokens_BxT.shape, self.spec.vocab_size)
         got = getattr(logits_BxTxV, "shape", type(logits_BxTxV).__name__)
@@ -68,6 +72,16 @@ class Wrapped:
             )
         logits = take_positions(logits_BxTxV, positions_BxK)
         return (logits, *written) if mutable else logits
+
+    @contextmanager
+    def _without_rngs(self) -> Iterator[None]:
+        try:
+            yield
+        except flax.errors.InvalidRngError:
+            raise UserError(
+                f"{self.spec.module:.60} draws random numbers when it is applied, as dropout does, "
+                "and training passes none: build it with deterministic=True or without dropout."
+            ) from None
 
     def __call__(self, tokens_BxT: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
         raise UserError("a wrapped module has no parameters of its own: call apply.")

@@ -21,6 +21,10 @@ VARIABLES = (
 )
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "numpyro")
 
+# Records, and the page that is made from them, cannot change a run. So the record that a plan's
+# first run leaves does not make the commit of its second one uncertain.
+WITHOUT_RECORDS = (":!results", ":!RESULTS.md", ":!confirmation", ":!ladders")
+
 
 def environment() -> dict[str, Any]:
     """Returns what decides the bits of results (versions, device, cores, flags), and the commit."""
@@ -40,8 +44,7 @@ def environment() -> dict[str, Any]:
         "cores": _cores(),
         "variables": {name: os.environ[name] for name in VARIABLES if os.environ.get(name)},
         "commit": git("rev-parse", "HEAD"),
-        # Changes of records, and of the page that is made from them, cannot change a run.
-        "clean": git("status", "--porcelain", "--", ".", ":!results", ":!RESULTS.md") == "",
+        "clean": git("status", "--porcelain", "--", ".", *WITHOUT_RECORDS) == "",
     }
 
 

@@ -3,7 +3,7 @@
     logits = h W,  nats = logsumexp(logits) - logits[target]
 
 Only the logits of one chunk are in memory at a time. The backward pass computes them again. The
-gradient of W is summed in the precision of W, even if its terms have a lower precision.
+gradient of W is summed in float32, even if its terms have a lower precision.
 """
 
 import functools
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxformer.core import layouts
 from jaxformer.core.errors import UserError
 from jaxformer.models.activation_points import INTERMEDIATES, Request
+from jaxformer.models.half_precision import wide
 
 LAST_STATES = "final"  # the activation from which the unembedding computes the logits
 
@@ -95,8 +96,8 @@ def _backward(dtype, residuals, cotangents):
         return sum_NxV, logits_gradient_PxV @ used_NxV.T
 
     parts = (h_CxPxN, targets_CxP, logsumexp_CxP, cotangents[0])
-    kernel_gradient, h_gradient = jax.lax.scan(back, jnp.zeros_like(kernel_NxV), parts)
-    return h_gradient, kernel_gradient, None
+    sum_NxV, h_gradient = jax.lax.scan(back, wide(jnp.zeros_like(kernel_NxV)), parts)
+    return h_gradient, sum_NxV.astype(kernel_NxV.dtype), None
 
 
 _scores.defvjp(_forward, _backward)

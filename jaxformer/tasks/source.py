@@ -16,9 +16,11 @@ set and on its examples that training does not contain.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.core.settings import DataSettings
@@ -30,7 +32,10 @@ from jaxformer.tasks.task import TEST, TRAIN, VALIDATION, Batch, Task
 __all__ = ["Data", "HeldOut", "Source", "batch_positions", "examples", "make_source"]
 
 SHUFFLE = 3  # random stream of the visiting order; 0 to 2 are TRAIN, VALIDATION and TEST
-MAX_REDRAWS = 64
+# Enough for a task of which 98 % is held out: all redraws then fail once in a billion. A task of
+# which more is held out is refused (`tasks.heldout`), since the last redraw is taken in any case.
+MAX_REDRAWS = 1024
+PROBE, PROBED = 4, 2048  # random stream and number of the draws that measure `rejected_share`
 SPLITS = ("redraw", "hash")
 SPLIT_PARTS = {"test": TEST, "validation": VALIDATION}  # the fields of HeldOut
 COIN_STREAM = 2**31  # far from the small numbers that example() may fold into the same key
@@ -53,7 +58,12 @@ class Source:
 
         There are two exceptions. Both sets of an enumerated task without a held-out part contain
         all examples. Sets of a split by hash may share common examples (`Task.is_common`).
+        They are drawn once; a second call returns the same arrays.
         """
+        return self._drawn_heldout
+
+    @cached_property
+    def _drawn_heldout(self) -> HeldOut:
         heldout, is_filled = jax.jit(self._checked_heldout)()
         for name, part in SPLIT_PARTS.items():
             low, high = self._hash_bounds(part)
@@ -120,6 +130,23 @@ class Source:
             return self._of_part(TRAIN, key, positions_B)
         return self._training_examples(key, positions_B, avoid)
 
+    @cached_property
+    def rejected_share(self) -> float:
+        """The share of the task's draws that training rejects, because they are held out.
+
+        It is 0 where training has a part of the task for itself: an enumerated task, and a split by
+        hash.
+        """
+        if self.shares or self.task.size:
+            return 0.0
+        heldout = np.asarray(self.heldout().fingerprints)
+        # Sets without repeated examples are a small part of the task: two draws rarely meet.
+        if len(np.unique(heldout)) > 0.95 * len(heldout):
+            return 0.0
+        task, key = self.task.part(TRAIN), jax.random.fold_in(self.key, PROBE)
+        draws = jax.jit(lambda i: fingerprints(examples(task, key, i).inputs))(jnp.arange(PROBED))
+        return float(np.isin(np.asarray(draws), heldout).mean())
+
     @property
     def _n_reserved(self) -> int:
         """The number of entries of an enumerated task reserved for test and validation."""
@@ -166,7 +193,7 @@ class Source:
         """Returns examples of a part of the hash split, with the distribution of the task."""
         task, (low, high) = self.task.part(part), self._hash_bounds(part)
         # A draw is rejected with probability 1 - share: all redraws fail once in a billion.
-        redraws = max(MAX_REDRAWS, math.ceil(-math.log(1e-9) / (high - low)))
+        redraws = math.ceil(-math.log(1e-9) / (high - low))
 
         def draw(position):
             def is_rejected(example, draw_key):

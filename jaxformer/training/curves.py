@@ -11,6 +11,25 @@ from jaxformer.runtime.figure_style import COLOURS
 Rows = Sequence[Mapping[str, Any]]
 
 
+def trivial_lines(result: Mapping[str, Any]) -> dict[str, float]:
+    """The scores of trivial predictors that belong beside training losses and validation scores.
+
+    A predictor scores otherwise on validation examples than on the test set where the two sets have
+    other examples. Older results have its scores on the test set only: of these the losses remain,
+    and with a split by hash, which gives both sets one distribution, the others too.
+
+    Args:
+      result: the content of a result.json.
+    """
+    test = result["baselines"]
+    losses = {name: value for name, value in test.items() if name.endswith("_loss")}
+    validation = result.get("validation_baselines")
+    if validation is None:
+        is_by_hash = result["config"].get("data", {}).get("split") == "hash"
+        return dict(test) if is_by_hash else losses
+    return {name: losses.get(name, value) for name, value in validation.items()}
+
+
 @figure_style.styled
 def curves(
     runs: Mapping[str, Rows],
@@ -25,7 +44,7 @@ def curves(
 
     Args:
       runs: {label: rows of a metrics.jsonl}.
-      baselines: {name: score} of trivial predictors; the first four become horizontal lines.
+      baselines: `trivial_lines` of a result; the first four become horizontal lines.
       chosen: {label: which members to draw}; all members of other runs are drawn.
       figure: an empty figure to draw on.
       title: the line above the panels; by default the last validation accuracy of each run.

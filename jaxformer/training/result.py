@@ -10,7 +10,16 @@ from jaxformer.runtime.environment import environment
 from jaxformer.training.metrics import Mean
 
 # Fields that the file leaves out if they are None.
-OPTIONAL = ("steps", "diagnostics", "trusted", "doubts", "alarms", "performance", "timing")
+OPTIONAL = (
+    "steps",
+    "diagnostics",
+    "trusted",
+    "doubts",
+    "alarms",
+    "performance",
+    "timing",
+    "validation_baselines",
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,9 @@ class Result:
     # Numbers that differ between equal runs, all of the last session (training/cost/).
     performance: Mapping[str, float] | None = None
     timing: Mapping[str, float] | None = None  # with train.throughput
+    # Scores of trivial predictors on the validation set, which curves of validation scores need:
+    # its examples are harder where they avoid those of the test set (a split by redrawing).
+    validation_baselines: Mapping[str, float] | None = None
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Result":

@@ -8,13 +8,15 @@ A run in a folder with a checkpoint resumes from it. Its result is bitwise equal
 without interruption.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import jax
 
-from jaxformer.core import sharding
+from jaxformer.core import identity, sharding
+from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import TrainSettings
 from jaxformer.io.checkpoint_writer import (
@@ -27,6 +29,8 @@ from jaxformer.io.run_folder import Workdir
 from jaxformer.models.model import current_arrays
 from jaxformer.runtime.processes import barrier
 from jaxformer.runtime.progress import Interrupt, Progress, Stopwatch
+from jaxformer.tasks import heldout
+from jaxformer.tasks.heldout import Drawn
 from jaxformer.training.callbacks import Callback
 from jaxformer.training.cost import memory
 from jaxformer.training.loop import fit
@@ -72,6 +76,7 @@ def train_phases(
     callbacks: Sequence[Callback] = (),
     announce: Callable[[Setup], None] | None = None,
     progress: bool = True,
+    drawn: Drawn | None = None,
 ) -> Trained:
     """Trains until the last phase ends, the target is reached or a signal stops the run.
 
@@ -83,8 +88,11 @@ def train_phases(
       callbacks: called before the session's callbacks (`jaxformer.training.callbacks`).
       announce: called with the setup of the first phase and of each phase with other rules.
       progress: show a progress line.
+      drawn: the held-out sets of the last phase, if the caller has drawn them.
     """
     last, setup = phases[-1].setup, phases[0].setup
+    drawn = drawn or heldout.draw(last.task, last.data)
+    _check_same_code(workdir, drawn)
     memory_line = memory.check_memory(phases)
     if announce:
         announce(setup)
@@ -116,6 +124,7 @@ def train_phases(
             stopwatch=stopwatch,
             interrupt=interrupt,
             progress=Progress(settings.steps, int(state.step), progress),
+            drawn=drawn,
         )
         all_callbacks = [*callbacks, *session.callbacks()]
         for callback in all_callbacks:
@@ -143,6 +152,29 @@ def train_phases(
                 break
         session.close(state)
         return Trained(state, session, phases)
+
+
+def _check_same_code(workdir: Workdir, drawn: Drawn) -> None:
+    """Refuses the folder of a run whose task did something else; a new folder notes what it does.
+
+    The config names the class of a task and its fields, and both stay the same when its code, or a
+    function that it calls, is edited.
+    """
+    stored = workdir.read("config.json")
+    if before := stored.get("identity"):
+        if why := identity.difference(before, drawn.identity):
+            raise UserError(
+                f"the workdir {workdir.path} has a run of another task or model ({why}): its code "
+                "was edited. Take the edit back, or give another workdir."
+            )
+        return
+    if workdir.path and (workdir / "ckpt").exists():
+        print(
+            f"warning: {workdir.path} does not say what its task did, because an older version "
+            "wrote it: an edit of the task would not be noticed.",
+            file=sys.stderr,
+        )
+    workdir.write("config.json", {**stored, "identity": drawn.identity})
 
 
 def _restored(saved: Any, phases: Sequence[Phase], folder: Any) -> tuple[Setup, TrainState]:

@@ -111,7 +111,7 @@ class Run:
 
     def plot(self) -> Any:
         """Returns a matplotlib figure of loss and validation accuracy of the chosen members."""
-        baselines = self.finished.baselines if self.finished else {}
+        baselines = curves.trivial_lines(self.finished.as_json()) if self.finished else {}
         rows, chosen = {self.name: self.workdir.rows()}, {self.name: self.is_chosen}
         return curves.curves(rows, baselines, chosen, figure_style.notebook_figure())
 

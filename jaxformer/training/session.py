@@ -18,6 +18,7 @@ from jaxformer.io.checkpoint_writer import Checkpoints
 from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.processes import from_process_0, largest
 from jaxformer.runtime.progress import Interrupt, Progress, Stopwatch
+from jaxformer.tasks.heldout import Drawn
 from jaxformer.tasks.task import Batch, Scores
 from jaxformer.training import signal
 from jaxformer.training.alarm import alarms
@@ -48,10 +49,11 @@ class Session(Callback):
     stopwatch: Stopwatch
     interrupt: Interrupt
     progress: Progress
+    drawn: Drawn
 
     def __post_init__(self):
         self.evaluate = self.setup.evaluation()
-        self.heldout = jax.device_get(self.setup.data.heldout())
+        self.heldout = self.drawn.sets
         self.validations = [row for row in self.workdir.rows() if "validation" in row]
         self.unwritten: list[dict[str, np.ndarray]] = []  # metrics of the steps since the last row
         self.saved_at = time.monotonic()
@@ -252,7 +254,7 @@ class Session(Callback):
             n = member["accuracy"].n
             member |= {name: Mean(value, math.nan, n) for name, value in derived.items()}
         chosen = self.chosen(state)
-        baselines = setup.task.baselines(jax.device_get(self.heldout.test))
+        baselines = self.drawn.baselines
         members = [
             self._member_entry(i, state) | {"chosen": chosen[i], "metrics": metrics[i]}
             for i in range(len(metrics))
@@ -266,9 +268,10 @@ class Session(Callback):
             metrics=over_chosen(metrics, chosen),
             members=members,
             baselines=baselines,
+            validation_baselines=self.drawn.validation_baselines or None,
             parameters=counts,
             seconds=self.stopwatch.seconds(),
-            alarms=lines or None,
+            alarms=[*self.drawn.warnings, *lines] or None,
             performance=self.speed.performance(),
             timing=self.speed.numbers() if self.settings.throughput else None,
         )

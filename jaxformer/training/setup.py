@@ -268,7 +268,11 @@ def repartition(state: TrainState, fresh: TrainState) -> TrainState:
     """
     params = Partition.merge(state.trainable, state.frozen)
     old = flatten_state(state) | flatten_state({"trainable": params, "frozen": params})
-    arrays = {path: old.get(path, leaf) for path, leaf in flatten_state(fresh).items()}
+    arrays = {
+        # A parameter of half precision is float32 from now on if it is trained from now on.
+        path: old.get(path, leaf).astype(leaf.dtype)
+        for path, leaf in flatten_state(fresh).items()
+    }
     return sharding.put_like(unflatten_state(arrays, fresh), fresh)
 
 

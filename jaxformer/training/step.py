@@ -18,6 +18,7 @@ from jaxformer.core import layouts, sharding
 from jaxformer.core.errors import check_choice
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import MEMBER_MODES
+from jaxformer.models.half_precision import wide
 from jaxformer.models.model import check_logits
 from jaxformer.tasks.task import Batch, Scores, Task, scored_positions
 from jaxformer.training.population import Population, init_keys
@@ -88,6 +89,9 @@ def member_state(
 ) -> TrainState:
     """Returns the state of one member at step 0.
 
+    Trained parameters of half precision become float32, and so do their moments and gradients:
+    bfloat16 loses updates below 1/500 of a weight. Frozen ones keep their precision.
+
     Args:
         params: the initial parameters of the member, a nested dict.
         learning_rate: a scalar, which multiplies the updates of `tx`.
@@ -96,6 +100,7 @@ def member_state(
     """
     partition.labels(params)  # raises for uncovered parameters and for rules without effect
     trainable, frozen = partition.split(params)
+    trainable = jax.tree.map(wide, trainable)
     diverged_at = jnp.full((), -1, jnp.int32)
     step = jnp.zeros((), jnp.int32)
     return TrainState(step, trainable, frozen, tx.init(trainable), learning_rate, diverged_at)

@@ -1,19 +1,21 @@
 """A paper that does not exist, with an item of every verdict, and records for it."""
 
 import io
+import json
 
 import numpy as np
 from PIL import Image
 
 from experiments.cli import flags
-from experiments.ledger import curves
+from experiments.ledger import curves, validate_record
 from experiments.ledger.item import CHANCE, Cell, Item, Paper
 from experiments.ledger.ledger import config_string
 from experiments.ledger.record import SCHEMA
 from experiments.ledger.rules import above, computed, near, no_better_than_chance, of
 from jaxformer import build
-from jaxformer.io.atomic_files import write_json
+from jaxformer.io.atomic_files import json_value, write_json
 from jaxformer.io.run_folder import config_hash
+from jaxformer.training.metrics import over_seeds
 
 CONFIG = "configs/mixit/retrieval.py:variant="
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -131,3 +133,26 @@ RECORDS = {
     "figure": record(DRAWN, 0.0333, metric="ks_50%/tau=1"),
 } | {f"sweep{i}": record(cell, 0.9 - i / 7) for i, cell in enumerate(SWEEP.values())}
 RECORDS["figure"]["metrics"]["rate"] = {"mean": 0.7, "sem": None, "n": 1}
+
+
+def population(config: str, overrides, scores) -> dict:
+    """Returns the record of a run whose seeds have these accuracies."""
+    values = flags.to_dict(flags.load_with_overrides(config, overrides))
+    first = values["seed"]
+    members = [
+        {"seed": first + i, "chosen": True, "learning_rate": 0.01, "diverged_at": None}
+        | {"metrics": {"accuracy": {"mean": score, "sem": 1e-4, "n": 10_000}}}
+        for i, score in enumerate(scores)
+    ]
+    template = json.loads(json.dumps(record(A, 0.5, 0.01)))
+    made = template | {
+        "config": json_value(values),
+        "config_file": config,
+        "config_hash": config_hash(build.config_identity(values)),
+        "overrides": dict(overrides),
+        "seeds": [member["seed"] for member in members],
+        "members": members,
+        "metrics": {"accuracy": json_value(over_seeds(scores))},
+    }
+    made.pop("sum", None)
+    return made | {"sum": validate_record.sum_of(made)}

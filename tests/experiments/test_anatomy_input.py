@@ -17,7 +17,7 @@ from jaxformer.tasks.retrieval import Retrieval
 PAGE = Path(__file__).parents[2] / "docs/anatomy.md"
 TASKS = """
 from jaxformer.tasks.retrieval import Retrieval
-Small = Retrieval(max_pairs=2, vocab=16)
+Small = Retrieval(max_pairs=4, vocab=32)
 number = 3
 def broken():
     raise KeyError("no data")
@@ -75,7 +75,7 @@ def test_wrong_input_ends_with_one_line(capsys, tmp_path):
 
 
 def test_tasks_are_read_from_modules_files_and_configs():
-    assert sources.load_task("my_tasks:Small") == Retrieval(max_pairs=2, vocab=16)
+    assert sources.load_task("my_tasks:Small") == Retrieval(max_pairs=4, vocab=32)
     assert sources.load_task("my_tasks.py:Retrieval(vocab=32)") == Retrieval(vocab=32)
     one = sources.of_task_text("my_tasks:Small", steps=7, width=16)
     assert one.network.steps == 7 and one.mixing is not None and one.name == "Retrieval"

@@ -10,7 +10,6 @@ from experiments.anatomy_report.parts import FROZEN, ONLY, REMOVED, WHOLE, WHOLE
 from experiments.anatomy_report.store import Store
 from experiments.anatomy_report.study import Study
 from experiments.anatomy_report.training import Trained
-from jaxformer.data.protocols import HeldOut
 from jaxformer.training.metrics import Mean
 
 TRIVIAL, BEST = 0.2, 0.9
@@ -21,10 +20,13 @@ VARIANTS = [Variant("MLP", FROZEN), Variant("attention", REMOVED), Variant("embe
 
 def study_of(variants, rates=(1e-2,), max_seeds=8) -> Study:
     """Returns a study of a task whose best trivial predictor has the score TRIVIAL."""
-    task = SimpleNamespace(chosen_by="accuracy", baselines=lambda batch: {"guess": TRIVIAL})
-    data = SimpleNamespace(heldout=lambda: HeldOut(None, None, None))  # type: ignore[arg-type]
-    network = SimpleNamespace(steps=10, data=data)
-    subject: Any = SimpleNamespace(task=task, network=network, rates=rates)
+    drawn = SimpleNamespace(baselines={"guess": TRIVIAL})
+    subject: Any = SimpleNamespace(
+        task=SimpleNamespace(chosen_by="accuracy"),
+        network=SimpleNamespace(steps=10),
+        rates=rates,
+        drawn=drawn,
+    )
     return Study(subject, variants, Store(None), max_seeds)
 
 

@@ -7,20 +7,14 @@ import sys
 import pytest
 
 from experiments import confirm
-from experiments.cli import flags
 from experiments.confirmation import judgement, plan, planning, published, runs
-from experiments.ledger import validate_record
 from experiments.ledger.item import Cell, Item, Paper
 from experiments.ledger.ledger import ledger
 from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_HELD, above, of, over
 from experiments.site import results_pages
-from jaxformer import build
 from jaxformer.core.errors import UserError
-from jaxformer.io.atomic_files import json_value
-from jaxformer.io.run_folder import config_hash
-from jaxformer.training.metrics import over_seeds
-from tests.experiments import made_up
+from tests.experiments.made_up import population
 
 RETRIEVAL = "configs/mixit/retrieval.py:variant="
 A, B = (Cell(RETRIEVAL + name, scales=("small",)) for name in ("standard", "frozen_qk"))
@@ -39,29 +33,6 @@ PAPERS = {"p": PAPER}
 EXPLORED = {"standard": (0.98, 0.97, 0.99), "frozen_qk": (0.51, 0.50, 0.49)}
 
 
-def content(config: str, overrides, scores) -> dict:
-    """Returns the record of a run whose seeds have these accuracies."""
-    values = flags.to_dict(flags.load_with_overrides(config, overrides))
-    first = values["seed"]
-    members = [
-        {"seed": first + i, "chosen": True, "learning_rate": 0.01, "diverged_at": None}
-        | {"metrics": {"accuracy": {"mean": score, "sem": 1e-4, "n": 10_000}}}
-        for i, score in enumerate(scores)
-    ]
-    template = json.loads(json.dumps(made_up.record(A, 0.5, 0.01)))
-    made = template | {
-        "config": json_value(values),
-        "config_file": config,
-        "config_hash": config_hash(build.config_identity(values)),
-        "overrides": dict(overrides),
-        "seeds": [member["seed"] for member in members],
-        "members": members,
-        "metrics": {"accuracy": json_value(over_seeds(scores))},
-    }
-    made.pop("sum", None)
-    return made | {"sum": validate_record.sum_of(made)}
-
-
 def scores_of(config: str, n: int, reversed_too: bool = False):
     variant = "standard" if ("standard" in config) != reversed_too else "frozen_qk"
     middle = EXPLORED[variant][0]
@@ -74,7 +45,7 @@ def planned(tmp_path_factory):
     records = []
     for cell in (A, B, *SPLITS.values()):
         variant = cell.config.partition("=")[2]
-        made = content(f"{cell.config},scale=small", cell.overrides, EXPLORED[variant])
+        made = population(f"{cell.config},scale=small", cell.overrides, EXPLORED[variant])
         records.append(Record.from_json(made))
     rows = ledger(PAPERS, records)
     assert [row.verdict for row in rows] == [HELD, NOT_HELD, HELD]
@@ -91,7 +62,7 @@ def write_results(planned, folder, *, reversed_too=False, seeds=0, skip=()):
             scores = scores_of(run.config, seeds or run.seeds, reversed_too)
             file = runs.record_file(folder, name)
             file.parent.mkdir(exist_ok=True)
-            file.write_text(json.dumps(content(run.config, overrides, scores)))
+            file.write_text(json.dumps(population(run.config, overrides, scores)))
 
 
 def test_a_plan_freezes_rate_seeds_and_a_larger_test_set(planned):
@@ -185,9 +156,12 @@ def test_a_changed_plan_rule_config_code_or_result_is_one_line(planned, tmp_path
     changed = {"p": PAPER._replace(items=(softer, *PAPER.items[1:]))}
     overrides = runs.overrides_with_seeds(made.hash, run)
     wrong = {
-        "seeds": content(run.config, overrides | {"seed": "0"}, scores_of(run.config, run.seeds)),
-        "extended": content(run.config, overrides, scores_of(run.config, run.seeds + 3)),
-        "edited": content(run.config, overrides, scores_of(run.config, run.seeds)) | {"sum": "0"},
+        "seeds": population(
+            run.config, overrides | {"seed": "0"}, scores_of(run.config, run.seeds)
+        ),
+        "extended": population(run.config, overrides, scores_of(run.config, run.seeds + 3)),
+        "edited": population(run.config, overrides, scores_of(run.config, run.seeds))
+        | {"sum": "0"},
         "a list": [],
     }
     wrong["without a checksum"] = {n: v for n, v in wrong["edited"].items() if n != "sum"}
@@ -220,7 +194,7 @@ def test_a_changed_plan_rule_config_code_or_result_is_one_line(planned, tmp_path
 
 
 def test_a_row_is_judged_by_the_seeds_of_its_plan():
-    made = content(f"{A.config},scale=small", {}, (0.9, 0.8, 0.7, 0.1))
+    made = population(f"{A.config},scale=small", {}, (0.9, 0.8, 0.7, 0.1))
     first = runs.of_first_seeds(Record.from_json(made), 3)
     assert first.metrics["accuracy"]["mean"] == pytest.approx(0.8) and len(first.seeds) == 3
     whole = Record.from_json(made)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxformer.models.decoder import decoder
-from jaxformer.models.layers import matrix_product
+from jaxformer.models.half_precision import matrix_product
 from jaxformer.models.recall import recall
 
 SIZES = dict(vocab_size=7, length=5, width=8)

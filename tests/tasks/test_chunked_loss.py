@@ -48,6 +48,18 @@ def test_scores_and_gradients_are_those_of_all_logits(chunk):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+def test_the_gradient_of_a_head_in_half_precision_is_summed_in_float32():
+    """1,024 chunks of one position, each with the gradient (-.5, .5)."""
+    h = jnp.ones((4, 256, 1), jnp.bfloat16)
+    targets = jnp.zeros((4, 256), int)
+
+    def nats(kernel):
+        return DeferredLogits(h, kernel, 1).scores(targets, jnp.float32)[0].sum()
+
+    gradient = jax.jit(jax.grad(nats))(jnp.zeros((1, 2), jnp.bfloat16))
+    assert gradient.dtype == jnp.bfloat16 and gradient.tolist() == [[-512, 512]]
+
+
 def test_tasks_with_scores_of_their_own_have_them_too():
     """Retrieval needs the guess, and recall needs probabilities."""
     keys = jax.random.split(jax.random.key(1), 2)

@@ -25,3 +25,15 @@ def test_the_loss_has_a_logarithmic_axis_if_it_falls_by_decades():
         "three decades": "log",
         "diverged from the start": "linear",
     }
+
+
+def test_validation_scores_are_compared_with_trivial_scores_of_their_own_set():
+    test = {"guess": 0.66, "unigram_loss": 3.5}
+    config = {"data": {"split": "redraw"}}
+    result = {"baselines": test, "validation_baselines": {"guess": 0.48, "unigram_loss": 3.4}}
+    assert curves.trivial_lines(result) == {"guess": 0.48, "unigram_loss": 3.5}
+    # An older result has scores on the test set only, whose examples are easier.
+    older = {"baselines": test, "config": config}
+    assert curves.trivial_lines(older) == {"unigram_loss": 3.5}
+    by_hash = {"baselines": test, "config": {"data": {"split": "hash"}}}
+    assert curves.trivial_lines(by_hash) == test

@@ -32,6 +32,7 @@ from jaxformer.models import layers
 from jaxformer.models.activation_points import is_observed, tap
 from jaxformer.models.activations import activation
 from jaxformer.models.fused_attention import fused_attention
+from jaxformer.models.half_precision import product
 from jaxformer.models.model import take_positions
 from jaxformer.models.pretrained import positions
 from jaxformer.models.pretrained.network_layers import Bias, HeadNorms, capped, dense, norm
@@ -150,8 +151,8 @@ class Pretrained(nn.Module):
         if spec.embed_width:
             h_BxKxN = dense(spec, spec.embed_width, "unembed_project", bias=False)(h_BxKxN)
         if spec.tied:
-            table_VxN = self.variables["params"]["embed"]["embedding"]
-            logits = h_BxKxN @ jnp.asarray(table_VxN, h_BxKxN.dtype).T
+            table_VxN = jnp.asarray(self.variables["params"]["embed"]["embedding"])
+            logits = product("bkn,vn->bkv", h_BxKxN, table_VxN)
             if spec.unembed_bias:
                 logits = Bias(spec, name="unembed")(logits)
         else:

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer.models import layers
+from jaxformer.models.half_precision import add_to_all
 from jaxformer.models.pretrained.spec import PretrainedSpec
 
 
@@ -31,10 +32,10 @@ class Bias(nn.Module):
     def __call__(self, x_BxTxV: jax.Array) -> jax.Array:
         shape = x_BxTxV.shape[-1:]
         bias_V = self.param("bias", nn.initializers.zeros, shape, self.spec.param_dtype)
-        return x_BxTxV + jnp.asarray(bias_V, x_BxTxV.dtype)[None, None]
+        return add_to_all(x_BxTxV, jnp.asarray(bias_V))
 
 
-def dense(spec: PretrainedSpec, features: int, name: str, bias: bool) -> nn.Dense:
+def dense(spec: PretrainedSpec, features: int, name: str, bias: bool) -> layers.Dense:
     """Returns a linear map with the initial standard deviation and dtypes of a spec."""
     return layers.dense(features, name, spec.init_std, bias, **spec.dtypes)
 

@@ -17,6 +17,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import MAX_EXAMPLES
 from jaxformer.core.text_format import byte_size
+from jaxformer.models.half_precision import wide
 from jaxformer.tasks.disk import DiskFeed, OnDisk
 from jaxformer.tasks.source import Data, Source
 from jaxformer.tasks.task import TEST, TRAIN, VALIDATION, Batch
@@ -133,6 +134,7 @@ def step_bytes(setup: Setup) -> int:
 def _stored_bytes(setup: Setup) -> int:
     """Returns the bytes of the gradient and of the activations that the backward pass reads."""
     trainable, frozen = setup.partition.split(setup.shapes())
+    trainable = jax.eval_shape(lambda tree: jax.tree.map(wide, tree), trainable)
     batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), batch_shapes(setup))
 
     def residuals(trainable, frozen, batch):

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxformer.core.settings import TrainSettings
 from jaxformer.core.text_format import byte_size, duration
 from jaxformer.io.checkpoint_writer import Checkpoints
+from jaxformer.tasks.heldout import checked_sets
 from jaxformer.training import curves
 from jaxformer.training.callbacks import EVERY_DISPATCH, Callback, Dispatch
 from jaxformer.training.cost.flops import matmul_rate, program_flops
@@ -74,12 +75,13 @@ def compiled_prediction(phases: Sequence[Phase], settings: TrainSettings) -> Pre
 
     The time is a guess from the rate of a large matrix product.
     """
-    setup, heldout = phases[0].setup, phases[-1].setup.data.heldout()
+    setup, last = phases[0].setup, phases[-1].setup
+    heldout, _ = checked_sets(last.task, last.data)
     state, batch = setup.state_shapes(), batch_shapes(setup)
     traced = jax.jit(setup.step(), donate_argnums=0).trace(state, batch)
     step_flops = program_flops(traced.jaxpr.jaxpr)
     step = traced.lower().compile()
-    evaluate = phases[-1].setup.evaluation()
+    evaluate = last.evaluation()
     evaluation = evaluate.lower(state.trainable, state.frozen, heldout.validation).compile()
     # Saving and drawing import modules that take memory. A run imports them at its end.
     _checkpoint_seconds({"step": jnp.zeros(())}, 1)
@@ -125,7 +127,7 @@ def measured_prediction(phases: Sequence[Phase], settings: TrainSettings) -> Pre
     The parts are a few steps, a validation, a test, a checkpoint and a figure.
     """
     setup, last, timer = phases[0].setup, phases[-1].setup, _Timer()
-    heldout = last.data.heldout()
+    heldout, _ = checked_sets(last.task, last.data)
     state = fit(
         setup.create(),
         setup.step(),

@@ -37,7 +37,7 @@ def judged(item: Item, fragment: str, *numbers: float) -> str:
 # item, fragment of its rule's sentence, numbers that make the sentence true, and false
 CASES = [
     # Gradients that are only halved have not vanished.
-    (SIGNAL, "Section 1, vanishing gradients", "queries and keys", (0.0, -2.0), (0.0, -0.3)),
+    (SIGNAL, "Section 1, vanishing gradients", "in blocks whose input", (0.0, -2.0), (0.0, -0.3)),
     (SIGNAL, "Section 1, vanishing gradients", "input of 60 blocks", (-2.0,), (-0.3,)),
     # A deviation that does not depend on T, and one in proportion to ln T.
     (SIGNAL, "Equation 11", "grows as (ln T)", (0.5,), (0.0,)),

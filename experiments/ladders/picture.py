@@ -1,0 +1,57 @@
+"""A picture of a ladder: the effect at each size, its line, and the paper's size."""
+
+from pathlib import Path
+
+import numpy as np
+
+from experiments.ladders.judgement import Judged, line
+from experiments.ladders.table import verdict
+from experiments.papers import plots
+
+
+def draw(judged: Judged, file: Path) -> bool:
+    """Draws a ladder that has at least one size; returns whether it did."""
+    ladder = judged.ladder
+    done = [m for m in judged.measured if m.counts and m.value]
+    if not done or ladder.paper_size is None:
+        return False
+    figure, (axis,) = plots.row(1, (plots.COLUMN, 2.3))
+    blue, red = plots.COLOURS[:2]
+    for m in done:
+        colour = red if m.rung.on_card else blue
+        mean, low, high = m.value or (0.0, 0.0, 0.0)
+        axis.errorbar(
+            [m.rung.size], [mean], [[mean - low], [high - mean]], fmt="o", color=colour, **plots.DOT
+        )
+    used = [m for m in done if not m.rung.on_card]
+    if judged.slope is not None:
+        ends = sorted((used[0].rung.size, used[-1].rung.size, ladder.paper_size))
+        sizes = np.geomspace(ends[0], ends[-1], 41)
+        lines = np.array([line(ladder, used, float(size))[1] for size in sizes])
+        axis.plot(sizes, lines[:, 0], color=blue, lw=1)
+        axis.fill_between(sizes, lines[:, 1], lines[:, 2], color=blue, alpha=0.15, lw=0)
+    axis.axvline(ladder.paper_size, color="0.5", lw=0.8, ls=":")
+    axis.annotate(
+        "paper",
+        (ladder.paper_size, 1.0),
+        xycoords=("data", "axes fraction"),
+        ha="right",
+        va="top",
+        rotation=90,
+        fontsize=plots.figure_style.SMALLEST,
+    )
+    if ladder.published is not None:
+        axis.plot([ladder.paper_size], [ladder.published], "*", color="black", ms=7)
+    ticks = sorted({m.rung.size for m in done} | {ladder.paper_size})
+    axis.set(xscale="log", xlabel=ladder.parameter, ylabel=ladder.quantity)
+    axis.set_xticks(ticks, [f"{size:g}" for size in ticks])
+    axis.set_xticks([], minor=True)
+    plots.add_finding(
+        figure,
+        f"{ladder.name}: {ladder.rule}: {verdict(judged)}",
+        "Bars and band: 95 % intervals. The star is the published number.",
+        axis,
+    )
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file)
+    return True

@@ -1,0 +1,114 @@
+"""The table of ladders, and the sentences that people read."""
+
+from collections.abc import Sequence
+
+from experiments.ladders.judgement import Judged, Measured, line
+from experiments.ledger.rules import NOT_RUN
+from experiments.ledger.trend import Estimate
+from jaxformer.core.text_format import duration
+
+COLUMNS = (
+    "ladder",
+    "sizes run",
+    "effect at each size",
+    "per doubling",
+    "predicted at the paper's size",
+    "published",
+    "verdict",
+    "core hours",
+    "next size costs",
+)
+
+
+def row(judged: Judged) -> tuple[str, ...]:
+    """The cells of a ladder's row, in the order of COLUMNS."""
+    ladder = judged.ladder
+    on_cpu = [m for m in judged.measured if not m.rung.on_card]
+    done = [m for m in judged.measured if m.counts]
+    values = "; ".join(f"{m.rung.size:g}: {short(m.value)}" for m in done if m.value)
+    return (
+        ladder.name,
+        f"{sum(m.counts for m in on_cpu)} of {len(on_cpu)}",
+        values or "-",
+        short(judged.slope),
+        f"{short(judged.predicted)} at {ladder.paper_size:g}" if judged.predicted else "-",
+        "-" if ladder.published is None else f"{ladder.published:+.3g}",
+        verdict(judged),
+        f"{sum(m.core_seconds for m in judged.measured) / 3600:.2f}",
+        next_cost(judged),
+    )
+
+
+def short(estimate: Estimate | None) -> str:
+    return "-" if estimate is None else str(estimate)
+
+
+def verdict(judged: Judged) -> str:
+    """The verdict, which can change as long as sizes are missing."""
+    is_open = judged.verdict == NOT_RUN or judged.is_complete
+    return judged.verdict if is_open else f"so far: {judged.verdict}"
+
+
+def sentence(judged: Judged) -> str:
+    """The prediction at the paper's size, marked as an extrapolation where it is one."""
+    ladder = judged.ladder
+    if judged.predicted is None or ladder.paper_size is None:
+        return f"{ladder.quantity}: fewer than three sizes are done"
+    mean, low, high = (f"{value:.3g}" for value in judged.predicted)
+    largest = max(m.rung.size for m in judged.measured if m.counts and not m.rung.on_card)
+    factor = ladder.paper_size / largest
+    where = f", an extrapolation by a factor of {factor:.3g}" if factor > 1 else ""
+    published = "the paper prints no number" if ladder.published is None else ""
+    return (
+        f"at the paper's size, {ladder.paper_size:g}, the trend predicts {mean} ({low} to {high})"
+        f"{where}; {published or f'published {ladder.published:.3g}'}"
+    )
+
+
+def card_sentences(judged: Judged) -> list[str]:
+    """Comparisons of sizes that an accelerator ran with what the smaller ones predicted."""
+    used = [m for m in judged.measured if m.counts and not m.rung.on_card]
+    if judged.slope is None:
+        return []
+    return [
+        f"size {m.rung.size:g} on a card: predicted {line(judged.ladder, used, m.rung.size)[1]}, "
+        f"measured {m.value}"
+        for m in judged.measured
+        if m.counts and m.rung.on_card
+    ]
+
+
+def details(judged: Judged) -> list[str]:
+    """The lines below a ladder's row: its rule, its sentence, and what is left out and why."""
+    ladder = judged.ladder
+    left_out = [
+        f"{ladder.parameter} = {m.rung.size:g} is left out: {m.problem}"
+        for m in judged.measured
+        if m.problem and (m.core_seconds or "run" not in m.problem)
+    ]
+    lines = [f"{ladder.claim} Rule: {ladder.rule}.", sentence(judged)]
+    return [*lines, *card_sentences(judged), *left_out]
+
+
+def next_cost(judged: Judged) -> str:
+    """The guessed time of the next size on one core, corrected by the sizes that ran."""
+    waiting = [m for m in judged.measured if not m.counts and not m.core_seconds]
+    if not waiting:
+        return "-"
+    rung = waiting[0].rung
+    seconds = 60 * rung.minutes * _correction(judged.measured)
+    return f"{rung.size:g}: {duration(seconds)}{', on a card' * rung.on_card}"
+
+
+def _correction(measured: Sequence[Measured]) -> float:
+    """The time that sizes took over the time that was guessed for them."""
+    done = [m for m in measured if m.core_seconds]
+    guessed = sum(60 * m.rung.minutes for m in done)
+    return sum(m.core_seconds for m in done) / guessed if guessed else 1.0
+
+
+def markdown(all_judged: Sequence[Judged]) -> str:
+    """The table of all ladders as Markdown."""
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    lines += ["| " + " | ".join(row(judged)) + " |" for judged in all_judged]
+    return "\n".join(lines)
