@@ -1,6 +1,6 @@
 """Prepares text for language tasks: writes a folder of token ids, completely or not at all.
 
-    jaxformer prepare --dataset text:shakespeare.txt --tokenizer bpe:1024 --out DIR
+    jaxformer prepare text:shakespeare.txt --tokenizer bpe:1024 --out DIR
 
 NAME is one of
     text:FILE or text:FOLDER        plain text, UTF-8

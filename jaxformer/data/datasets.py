@@ -86,6 +86,9 @@ def corpus(
         from jaxformer.data import tfds  # needs the extra [data]
 
         return tfds.corpus(rest, text, label, tfds_dir, download)
+    if name not in HUB and Path(name).expanduser().exists():
+        kind = "table" if {*Path(name).suffixes} & {*tables.KINDS} else "text"
+        raise UserError(f"{name} exists, but a text has a kind: say {kind}:{name}.")
     if name not in HUB:
         raise unknown("data set", name, KNOWN)
     entry = HUB[name]

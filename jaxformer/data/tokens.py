@@ -168,6 +168,7 @@ def open_tokens(name: str) -> Tokens:
       name: a path, or the name of a folder in $JAXFORMER_DATA (runs/data by default).
     """
     folder = folder_of(name)
+    _check_exists(name)
     try:
         modified_ns = (folder / "index.json").stat().st_mtime_ns
     except OSError:
@@ -177,9 +178,35 @@ def open_tokens(name: str) -> Tokens:
 
 def folder_of(name: str) -> Path:
     """Returns the folder of a prepared text; it may not exist."""
-    if Path(name).is_dir():
-        return Path(name).absolute()
-    return (Path(os.environ.get(FOLDER_VARIABLE) or Path("runs") / "data") / name).absolute()
+    return next((place for place in _places(name) if place.is_dir()), _places(name)[-1]).absolute()
+
+
+def _places(name: str) -> list[Path]:
+    """Returns where a prepared text is looked for: the path, then the folder of all texts."""
+    texts = Path(os.environ.get(FOLDER_VARIABLE) or Path("runs") / "data")
+    return list(dict.fromkeys([Path(name), texts / name]))
+
+
+def _check_exists(name: str) -> None:
+    """Raises UserError unless there is a folder of this name, with the command that makes one."""
+    places = _places(name)
+    if any(place.is_dir() for place in places):
+        return
+    # The name of a path, such as "runs/data/my", already says where the text belongs.
+    wanted = places[0] if len(Path(name).parts) > 1 else places[-1]
+    for place in places:
+        if place.with_name(f"{place.name}.partial").is_dir():
+            raise UserError(
+                f"the preparation of {place} is not finished; run the same command again: "
+                f"{_command(place)}."
+            )
+    raise UserError(
+        f"there is no prepared text in {' or '.join(map(str, places))}: {_command(wanted)}."
+    )
+
+
+def _command(folder: Path) -> str:
+    return f"jaxformer prepare text:FILE --out {folder}"
 
 
 @cache
@@ -188,11 +215,9 @@ def _load(folder: Path, modified_ns: int) -> Tokens:
     try:
         index = without_checksum(json.loads((folder / "index.json").read_text()))
     except FileNotFoundError:
-        partial = folder.with_name(f"{folder.name}.partial")
-        why = f"{folder} contains no prepared tokens"
-        if partial.is_dir():
-            why = f"the preparation of {folder} is not finished; run the same command again"
-        raise UserError(f"{why}: jaxformer prepare --dataset text:FILE --out {folder}.") from None
+        raise UserError(
+            f"{folder} contains no prepared tokens (no index.json): {_command(folder)}."
+        ) from None
     except OSError as error:
         raise UserError(f"cannot read {folder}: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:

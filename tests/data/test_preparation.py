@@ -164,6 +164,29 @@ def test_what_is_no_text_is_one_line_and_nothing_looks_prepared(tmp_path, capsys
     assert output.startswith("error: ") and message in output and not out.exists()
 
 
+@pytest.mark.parametrize(
+    "name, out", [("my", "runs/data/my"), ("runs/data/my", "runs/data/my"), ("a/b", "a/b")]
+)
+def test_a_missing_text_is_named_with_both_places(name, out, tmp_path, monkeypatch):
+    """The command writes to the place that was meant, and not to runs/data/runs/data/my."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("JAXFORMER_DATA", raising=False)
+    with pytest.raises(UserError) as error:
+        open_tokens(name)
+    assert str(error.value) == (
+        f"there is no prepared text in {name} or runs/data/{name}: "
+        f"jaxformer prepare text:FILE --out {out}."
+    )
+
+
+@pytest.mark.parametrize("name, kind", [("short.txt", "text"), ("rows.csv.gz", "table")])
+def test_a_file_without_its_kind_gets_the_kind(name, kind, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text("some words")
+    assert main([f"--dataset={name}", "--out=out"]) == 2
+    assert f"{name} exists, but a text has a kind: say {kind}:{name}." in capsys.readouterr().err
+
+
 def test_wrong_flags_are_one_line(file, tmp_path, capsys):
     cases = [
         (["--dataset=text:/dev/zero"], "must be a file, not a device or a pipe: it has no end"),

@@ -184,7 +184,7 @@ def test_masks_by_slow_python(masking):
     [
         (
             dict(tokens="/nowhere", window=8),
-            "/nowhere contains no prepared tokens: jaxformer prepare",
+            "there is no prepared text in /nowhere: jaxformer prepare text:FILE --out /nowhere",
         ),
         (dict(window=25_000), "the validation part of the chain has 20200 tokens, and .* 25001"),
         (dict(window=1), "task.window must be at least 2, got 1"),

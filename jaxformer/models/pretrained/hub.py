@@ -92,10 +92,12 @@ def fetch(name: str, revision: str | None = None) -> Path:
     except errors.RepositoryNotFoundError:
         raise UserError(f"{name!r} is neither a folder nor a model on the hub.") from None
     except Exception as error:
-        # Without a network, several libraries raise errors of many classes.
+        # Without a network, several libraries raise errors of many classes, whose texts are about
+        # their own retries. A full disk is named by the system.
+        cause = getattr(error, "strerror", None) or type(error).__name__
         raise UserError(
-            f"{name!r}{at_revision} is not a folder, and the hub cannot be reached: "
-            f"{one_line(error, 120)}"
+            f"there is no folder {name!r}, and the hub cannot be reached "
+            f"({one_line(cause, 60)}): check the path or the network."
         ) from None
     if not any(folder.glob("*.safetensors")):
         raise UserError(
