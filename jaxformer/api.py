@@ -310,7 +310,10 @@ def _prepare(
         "partition": partition.rules,
         "unfreeze": later_rules,
         "optim": asdict(optim_settings)
-        | {"learning_rate": members.rates, "labels": build.label_sections(optimizers)},
+        | {
+            "learning_rate": ("own",) if has_own_rate else members.rates,
+            "labels": build.label_sections(optimizers),
+        },
         "train": asdict(train_settings),
     }
     config_json = _config_json(type(task).__name__, members, sections) | build.tokens_of(task)

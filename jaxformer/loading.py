@@ -1,6 +1,7 @@
 """`jaxformer.load` and `jaxformer.open`: read a run's folder or a published model."""
 
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -215,7 +216,7 @@ def is_published(source: str | Path) -> bool:
 
     path = Path(source)
     is_package = str(source).startswith(packages.PREFIX)
-    return is_package or (path.exists() and is_pretrained(path))
+    return is_package or (os.path.exists(path) and is_pretrained(path))
 
 
 def published(source: str | Path, revision: str | None = None) -> Path | None:
@@ -228,12 +229,12 @@ def published(source: str | Path, revision: str | None = None) -> Path | None:
     from jaxformer.models.pretrained import hub
 
     path = Path(source)
-    if is_published(source) or path.exists():
+    if is_published(source) or os.path.exists(path):  # False for names that are too long
         if revision is not None:
             raise UserError(f"{source} is no name on the hub: only these have revisions.")
         return hub.path_of(source) if is_published(source) else None
     # A name on the hub is "name" or "org/name". "runs/x" is a missing run if a folder runs exists.
-    is_in_a_folder = len(path.parts) == 2 and path.parent.is_dir()
+    is_in_a_folder = len(path.parts) == 2 and os.path.isdir(path.parent)
     if path.is_absolute() or len(path.parts) > 2 or not path.parts or is_in_a_folder:
         return None
     return hub.fetch(str(source), revision)

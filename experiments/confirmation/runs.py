@@ -1,8 +1,9 @@
 """The runs of a plan: their seeds, their jobs and their records.
 
-Seeds are drawn from the plan's hash, so nobody can have seen or chosen them. Runs that shared a
-seed or a data seed in the exploration also share the drawn seed. So they can again be compared seed
-by seed.
+Seeds are drawn from the plan's hash, so nobody can choose them one by one. A plan of another name
+has others, so a plan counts only if it was committed before its runs. Runs that shared a seed or a
+data seed in the exploration also share the drawn seed, so that they can again be compared seed by
+seed.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from experiments.cli import flags
+from experiments.confirmation import members
 from experiments.confirmation.plan import Plan, PlannedConfig
 from experiments.ledger import validate_record
 from experiments.ledger.record import Record
@@ -135,6 +137,8 @@ def read_record(plan: PlanOfRuns, name: str, file: Path, command: str = "confirm
             f"{file} has {len(record.seeds)} seeds, the plan {plan.name} fixes {run.seeds}. "
             f"{make_again}"
         )
+    if run.seeds and (reason := members.disagreement(record, run.seeds)):
+        raise UserError(f"{file} was edited: {reason}. {make_again}")
     return record
 
 
@@ -144,11 +148,11 @@ def of_first_seeds(record: Record, seeds: int) -> Record:
     chosen = [m for m in record.members if m.get("chosen", True)]
     if len(chosen) <= seeds:
         return record
-    members = chosen[:seeds]
+    first = chosen[:seeds]
     metrics: dict[str, Any] = {}
     for name in record.metrics:
-        values: list[Mapping] = [m["metrics"][name] for m in members if name in m["metrics"]]
+        values: list[Mapping] = [m["metrics"][name] for m in first if name in m["metrics"]]
         means = [value["mean"] for value in values if value["mean"] is not None]
         if means:
             metrics[name] = json_value(over_seeds(means))
-    return replace(record, members=members, seeds=record.seeds[:seeds], metrics=metrics)
+    return replace(record, members=first, seeds=record.seeds[:seeds], metrics=metrics)

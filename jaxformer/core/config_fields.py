@@ -77,8 +77,8 @@ def dtype_of(name: str) -> Any:
 def json_fields(value: Any) -> dict[str, Any]:
     """Returns the fields of a dataclass as JSON values, {} for an object of another kind.
 
-    A scalar type such as jnp.float32 becomes its name. A value that JSON cannot represent becomes
-    the name of its class.
+    A scalar type such as jnp.float32 becomes its name, and a random key its bits. A value
+    that JSON cannot represent becomes the name of its class.
     """
     names = [field.name for field in fields(value)] if is_dataclass(value) else []
     return {name: _as_json(getattr(value, name)) for name in names}
@@ -89,6 +89,8 @@ def _as_json(value: Any) -> Any:
         return value
     if isinstance(value, tuple | list):
         return [_as_json(entry) for entry in value]
+    if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return jax.random.key_data(value).tolist()
     # Scalar types of JAX have no shape; arrays do.
     is_scalar_type = hasattr(value, "itemsize") and not hasattr(value, "shape")
     if isinstance(value, type) or is_scalar_type:

@@ -20,9 +20,16 @@ FIELD_TYPES = {
 
 
 class UserError(ValueError):
-    """Wrong input. Commands print it without a traceback."""
+    """Wrong input. Commands print it without a traceback.
+
+    Its text is one line, and safe for a terminal: names in it may come from any file, and a tensor
+    may be called "\\x1b[2J".
+    """
 
     exit_code = 2  # of a command that ends with this error
+
+    def __init__(self, message: object = ""):
+        super().__init__(_printable(str(message)))
 
 
 class NotFiniteError(UserError):
@@ -33,9 +40,13 @@ class NotFiniteError(UserError):
 
 def one_line(text: object, max_length: int = 500) -> str:
     """Returns any text as one line without control characters, safe for a terminal."""
-    line = " ".join(str(text).split())
-    line = "".join(char if char.isprintable() else "?" for char in line)
+    line = _printable(" ".join(str(text).split()))
     return line if len(line) <= max_length else f"{line[:max_length]}.."
+
+
+def _printable(text: str) -> str:
+    """Replaces control characters, also those that end a line."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else "?" for c in text)
 
 
 def check_range(name: str, value: float, low: float, high: float = math.inf) -> None:

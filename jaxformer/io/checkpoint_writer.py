@@ -39,6 +39,7 @@ class Checkpoints:
 
     def __init__(self, folder: str | Path, keep: int = 2):
         self.folder = Path(folder).absolute()
+        _check_path(self.folder)
         self._stack = contextlib.ExitStack()
         self._ocp = ocp = self._stack.enter_context(silent_orbax())
         self._complete: set[int] = set()  # steps that were verified, or written by this process
@@ -149,6 +150,21 @@ class Checkpoints:
             f"cannot save a checkpoint to {self.folder}: {first_line(error)}. Earlier checkpoints "
             f"are kept: {newest}."
         )
+
+
+def _check_path(folder: Path) -> None:
+    """Raises UserError for a path that Orbax cannot take, before anything is trained.
+
+    In the C locale without UTF-8 mode, Python reads a letter such as "ü" as two surrogates. The C++
+    part of Orbax refuses them, but only when it saves, so that the whole training would be lost.
+    """
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise UserError(
+            f"checkpoints cannot be saved to {folder}: this Python does not read paths as UTF-8. "
+            "Set PYTHONUTF8=1, or choose a workdir with ASCII letters."
+        ) from None
 
 
 def unflatten_state(arrays: dict[str, Any], like: Any) -> Any:

@@ -8,12 +8,15 @@ import pytest
 
 from experiments import confirm
 from experiments.confirmation import judgement, plan, planning, published, runs
+from experiments.ledger import validate_record
 from experiments.ledger.item import Cell, Item, Paper
 from experiments.ledger.ledger import ledger
 from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_HELD, above, of, over
 from experiments.site import results_pages
 from jaxformer.core.errors import UserError
+from jaxformer.io.atomic_files import json_value
+from jaxformer.training.metrics import over_seeds
 from tests.experiments.made_up import population
 
 RETRIEVAL = "configs/mixit/retrieval.py:variant="
@@ -191,6 +194,70 @@ def test_a_changed_plan_rule_config_code_or_result_is_one_line(planned, tmp_path
     monkeypatch.setattr(plan, "code_digest", lambda: "other")
     with pytest.raises(UserError, match=r"was made with another version of statistics\.py"):
         plan.check(made, PAPERS)
+
+
+def remove_a_member(record):
+    record["members"].pop()
+
+
+def double_a_member(record):
+    record["members"][1] = record["members"][0]
+
+
+def replace_the_seeds(record):
+    record["seeds"] = [seed + 1 for seed in record["seeds"]]
+
+
+def improve_the_mean(record):
+    record["metrics"]["accuracy"]["mean"] += 0.01
+
+
+def shrink_the_error(record):
+    record["metrics"]["accuracy"]["sem"] /= 2
+
+
+def make_a_score_a_number(record):
+    record["members"][0]["metrics"]["accuracy"] = 0.9
+
+
+@pytest.mark.parametrize(
+    "edit, words",
+    [
+        (make_a_score_a_number, "a member has an odd form"),
+        (remove_a_member, "its members have the seeds"),
+        (double_a_member, "its members have the seeds"),
+        (replace_the_seeds, "its seeds are"),
+        (improve_the_mean, "its accuracy is not the mean of its members"),
+        (shrink_the_error, "its accuracy is not the mean of its members"),
+    ],
+)
+def test_an_edited_record_with_a_new_checksum_is_refused(planned, tmp_path, edit, words):
+    made, _ = planned
+    write_results(made, tmp_path)
+    name = next(iter(made.runs))
+    file = runs.record_file(tmp_path, name)
+    assert runs.read_records(made, tmp_path, [name])
+    record = json.loads(file.read_text())
+    edit(record)
+    record["sum"] = validate_record.sum_of(record)
+    file.write_text(json.dumps(record))
+    with pytest.raises(UserError, match=f"was edited: {words}"):
+        runs.read_records(made, tmp_path, [name])
+
+
+def test_a_member_that_diverged_may_be_missing_from_the_means(planned, tmp_path):
+    """Recall runs leave it out, and others count its last good state."""
+    made, _ = planned
+    write_results(made, tmp_path)
+    name = next(iter(made.runs))
+    file = runs.record_file(tmp_path, name)
+    record = json.loads(file.read_text())
+    record["members"][0]["diverged_at"] = 7
+    values = [member["metrics"]["accuracy"]["mean"] for member in record["members"][1:]]
+    record["metrics"]["accuracy"] = json_value(over_seeds(values))
+    record["sum"] = validate_record.sum_of(record)
+    file.write_text(json.dumps(record))
+    assert runs.read_records(made, tmp_path, [name])
 
 
 def test_a_row_is_judged_by_the_seeds_of_its_plan():

@@ -167,3 +167,15 @@ def test_a_full_disk_loses_nothing_that_is_saved(saved):
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
     with Checkpoints(saved) as checkpoints:
         assert checkpoints.restore(like=state(0)).step == 2
+
+
+def test_a_path_that_orbax_cannot_take_is_refused_before_the_training(tmp_path):
+    """In the C locale without UTF-8 mode Python reads "ü" so, and the first save would fail."""
+    folder = tmp_path / "\udcc3\udcbc"
+    with pytest.raises(UserError, match="Set PYTHONUTF8=1, or choose a workdir"):
+        Checkpoints(folder)
+    assert not folder.exists()
+    with Checkpoints(tmp_path / "ü 名") as checkpoints:
+        checkpoints.save(1, {"x": jnp.ones(2)}, {})
+        checkpoints.wait()
+    assert checkpoints.newest_saved() == 1

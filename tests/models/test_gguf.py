@@ -89,6 +89,35 @@ def test_bad_files_raise_one_line(llama, tmp_path):
     assert tensor.shape == (32, 32)
 
 
+@pytest.mark.parametrize(
+    "architecture, key",
+    [
+        ("llama", "attention.layer_norm_rms_epsilon"),
+        ("qwen2", "rope.freq_base"),
+        ("gemma2", "final_logit_softcapping"),
+        ("gemma3", "attention.sliding_window"),
+    ],
+)
+def test_a_key_whose_default_is_another_network_is_required(architecture, key, tmp_path):
+    """One flipped bit in the name of a key gave a model with the epsilon 1e-6, without a word."""
+    file = tmp_path / "model.gguf"
+    tiny_gguf.write(file, architecture)
+    name = f"{architecture}.{key}".encode()
+    content = file.read_bytes()
+    assert content.count(name) == 1
+    file.write_bytes(content.replace(name, name[:-1] + bytes([name[-1] ^ 1])))
+    with pytest.raises(UserError, match=f"lacks the key {architecture}.{key}, and a default"):
+        jaxformer.load(file)
+
+
+def test_the_first_llamas_have_no_base_of_rotations(llama, tmp_path):
+    """Their files lack the key, and the format says 10,000."""
+    content = llama.read_bytes()
+    (tmp_path / "old.gguf").write_bytes(content.replace(b"rope.freq_base", b"rope.freq_basf"))
+    model, _, _ = jaxformer.load(tmp_path / "old.gguf")
+    assert model.spec.rotary.base == 10_000 and jaxformer.load(llama)[0].spec.rotary.base == 5000
+
+
 def test_a_file_with_another_name_is_recognised_by_its_first_bytes(llama, tmp_path):
     other = tmp_path / "weights.bin"
     other.write_bytes(llama.read_bytes())

@@ -1,6 +1,10 @@
 """Input from outside: config.json of published models, and errors of the hub."""
 
+import json
+
+import numpy as np
 import pytest
+import safetensors.numpy
 
 import jaxformer
 from jaxformer.core.errors import UserError
@@ -88,6 +92,44 @@ def test_pieces_are_the_tokens_inside_a_text(tmp_path):
     assert text_tokenizer.pieces(" Spain") == [vocab["▁Spain"]]
     assert text_tokenizer.pieces("Spain") == [vocab["Spain"]]
     assert text_tokenizer.encode("Spain") == [vocab["▁Spain"]]
+
+
+def test_odd_sources_are_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    (tmp_path / "model/config.json").mkdir(parents=True)
+    (tmp_path / "model/model.safetensors").touch()
+    for source, message in (
+        (tmp_path / "model", r"cannot read .*config\.json: Is a directory"),
+        ("a" * 5000, "is neither a folder nor the name of a model"),
+        (f"{'a' * 5000}/b", "there is no folder 'a"),
+    ):
+        with pytest.raises(UserError, match=message) as error:
+            jaxformer.load(source)
+        assert len(str(error.value)) < 400
+
+
+def test_whole_numbers_of_any_size_are_numbers(tmp_path):
+    """JAX refuses whole numbers above 2^31, which JSON may have for any number."""
+    folder = tmp_path / "model"
+    tiny.save("gpt2", folder, TEXTS, seed=0)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"layer_norm_epsilon": 10**12}))
+    model, params, _ = jaxformer.load(folder)
+    assert model.apply({"params": params}, np.zeros((1, 3), int)).shape == (
+        1,
+        3,
+        model.spec.vocab_size,
+    )
+
+
+def test_names_of_tensors_cannot_write_to_the_terminal(tmp_path):
+    tiny.save("gpt2", tmp_path / "model", TEXTS, seed=0)
+    file = tmp_path / "model/model.safetensors"
+    tensors = safetensors.numpy.load_file(file) | {"h.0\n\x1b[31mred": np.zeros(1, np.float32)}
+    safetensors.numpy.save_file(tensors, file)
+    with pytest.raises(UserError, match=r"does not have: h\.0 \?\[31mred\."):
+        jaxformer.load(tmp_path / "model")
 
 
 def test_a_revision_of_a_folder_is_refused(tmp_path):

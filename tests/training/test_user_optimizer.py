@@ -12,9 +12,11 @@ import pytest
 import jaxformer
 from jaxformer import api
 from jaxformer.core import optim
+from jaxformer.core.config_fields import json_fields
 from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings
+from jaxformer.tasks.source import make_source
 from jaxformer.training.population import Population
 from jaxformer.training.setup import shapes_of
 from jaxformer.training.step import create, make_step
@@ -166,6 +168,14 @@ def test_a_complete_optimizer_is_used_as_it_is(setups):
 def test_a_whole_run_with_a_complete_optimizer_learns():
     run = jaxformer.train(TASK, Table(), optimizer=optax.adamw(1e-2), **SHORT | dict(steps=60))
     assert run.curves["loss"][-1, 0] < run.curves["loss"][0, 0] - 0.3
+    # It has a rate of its own, which nobody can read from its functions; it is not 1.
+    assert run.config["optim"]["learning_rate"] == ("own",)
+
+
+def test_the_key_of_own_data_is_recorded():
+    """Data of two seeds are two experiments: both were recorded as 'PRNGKeyArray'."""
+    source = make_source(TASK, DataSettings(seed=77), 8)
+    assert json_fields(source)["key"] == [0, 77]
 
 
 def test_weight_decay_does_not_hide_the_sign():

@@ -35,6 +35,7 @@ TOKEN_FIELDS = {
     "pad_token_id": "padding_token_id",
 }
 SUFFIXES = (".weight", ".bias")
+NORM_EPSILON = FIELDS["rms_norm_eps"]
 ROPE_FACTORS = "rope_freqs.weight"  # a factor for each rotated pair, as Llama 3.1 has
 
 
@@ -92,15 +93,30 @@ class Architecture(NamedTuple):
     is_permuted: bool = False  # rows of query and key are permuted
     is_norm_shifted: bool = False  # norms are stored as 1 + w
     has_implied_biases: bool = False  # query, key and value have biases without a field for them
+    # Further keys without which config.json would have a default that is not the model's.
+    required: tuple[str, ...] = ("rope.freq_base",)
 
 
 ARCHITECTURES = {
-    "llama": Architecture("llama", "LlamaForCausalLM", _llama_fields, is_permuted=True),
+    # The files of the first models have no base of the rotations, which is 10,000 in the format.
+    "llama": Architecture(
+        "llama", "LlamaForCausalLM", _llama_fields, is_permuted=True, required=()
+    ),
     "qwen2": Architecture("qwen2", "Qwen2ForCausalLM", _qwen_fields, has_implied_biases=True),
     "qwen3": Architecture("qwen3", "Qwen3ForCausalLM", _qwen_fields),
-    "gemma2": Architecture("gemma2", "Gemma2ForCausalLM", _gemma2_fields, is_norm_shifted=True),
+    "gemma2": Architecture(
+        "gemma2",
+        "Gemma2ForCausalLM",
+        _gemma2_fields,
+        is_norm_shifted=True,
+        required=("attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping"),
+    ),
     "gemma3": Architecture(
-        "gemma3_text", "Gemma3ForCausalLM", _gemma3_fields, is_norm_shifted=True
+        "gemma3_text",
+        "Gemma3ForCausalLM",
+        _gemma3_fields,
+        is_norm_shifted=True,
+        required=("rope.freq_base", "attention.sliding_window"),
     ),
 }
 
@@ -128,6 +144,12 @@ class GGUFModel:
         def value(name: str) -> Any:
             return metadata.get(f"{self.name}.{name}")
 
+        for name in (NORM_EPSILON, *self.architecture.required):
+            if value(name) is None:
+                raise UserError(
+                    f"{self.path} lacks the key {self.name}.{name}, and a default would make "
+                    "another network of it: convert or download the model again."
+                )
         config = {
             "model_type": self.architecture.model_type,
             "architectures": [self.architecture.class_name],

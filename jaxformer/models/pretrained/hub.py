@@ -96,7 +96,7 @@ def fetch(name: str, revision: str | None = None) -> Path:
         # their own retries. A full disk is named by the system.
         cause = getattr(error, "strerror", None) or type(error).__name__
         raise UserError(
-            f"there is no folder {name!r}, and the hub cannot be reached "
+            f"there is no folder {name!r:.200}, and the hub cannot be reached "
             f"({one_line(cause, 60)}): check the path or the network."
         ) from None
     if not any(folder.glob("*.safetensors")):

@@ -121,6 +121,8 @@ def read_json(file: Path) -> dict[str, Any]:
         content = json.loads(file.read_text())
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{file.parent} is not a model: it has no {file.name}.") from None
+    except OSError as error:  # a folder of this name, or no permission
+        raise UserError(f"cannot read {file}: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{file} is not JSON: {one_line(error, 100)}.") from None
     if not isinstance(content, dict):

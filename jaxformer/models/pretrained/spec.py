@@ -132,9 +132,14 @@ class PretrainedSpec:
 
 
 def check_kinds(spec: Any) -> None:
-    """Raises unless each field from config.json has its declared type, and floats are >= 0."""
+    """Raises unless each field from config.json has its declared type, and floats are >= 0.
+
+    Whole numbers in fields of floats become floats.
+    """
     for field in fields(spec):
         value = getattr(spec, field.name)
         check_type(field.name, value, field.type)
         if field.type is float:
             check_range(field.name, value, 0, MAX_NUMBER)
+            # JAX refuses whole numbers above 2^31, which JSON may have here.
+            object.__setattr__(spec, field.name, float(value))
