@@ -287,6 +287,15 @@ def test_a_size_on_a_card_tests_the_prediction_and_decides_nothing():
     assert line.startswith("size 32 on a card: predicted +0.4")
 
 
+def test_a_quarter_of_an_hour_on_a_card_is_enough_for_some_sizes(tmp_path):
+    """Guesses for one core would refuse the budget of a card, which is hundreds of times faster."""
+    made = plan.make("test", [LADDERS["recall-width"], LADDERS["capacity-width-mixit"]])
+    on_card = runs.jobs_by_cost(made, tmp_path, made.ladders, on_card=True)
+    assert len(on_card) == 3 and all(40 < job.seconds < 300 for job in on_card.values())
+    on_core = runs.jobs_by_cost(made, tmp_path, made.ladders, on_card=False)
+    assert not on_card.keys() & on_core.keys()
+
+
 def test_a_changed_plan_ladder_code_or_config_is_one_line(planned, tmp_path, monkeypatch):
     made, file = planned
     plan.check(plan.read(file), {"pairs": LADDER})
