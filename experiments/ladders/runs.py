@@ -9,6 +9,7 @@ from experiments.ladders.judgement import Judged, Measured
 from experiments.ladders.ladder import Ladder, card_seconds
 from experiments.ladders.plan import LadderPlan
 from experiments.ledger.record import Record
+from experiments.ledger.rules import NOT_RUN
 from experiments.schedule.jobs import Job
 from jaxformer.core.errors import UserError
 
@@ -97,4 +98,4 @@ def _state(plan: LadderPlan, missing: list[str], count: int, workdir: Path) -> s
     if any(job_of(plan, name, workdir).is_started() for name in missing):
         return "interrupted: `jaxformer ladder run` resumes it"
     done = count - len(missing)
-    return f"{done} of {count} runs" if done else "not run"
+    return f"{done} of {count} runs are recorded" if done else NOT_RUN

@@ -83,9 +83,9 @@ def details(judged: Judged) -> list[str]:
     """The lines below a ladder's row: its rule, its sentence, and what is left out and why."""
     ladder = judged.ladder
     left_out = [
-        f"{ladder.parameter} = {m.rung.size:g} is left out: {m.problem}"
+        f"{ladder.parameter} = {m.rung.size:g} does not count: {m.problem}"
         for m in judged.measured
-        if m.problem and (m.core_seconds or "run" not in m.problem)
+        if m.problem not in ("", NOT_RUN)
     ]
     lines = [f"{ladder.claim} Rule: {ladder.rule}.", sentence(judged)]
     return [*lines, *card_sentences(judged), *left_out]
