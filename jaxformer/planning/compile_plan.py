@@ -61,6 +61,9 @@ def plan_inference(setup: Setup, devices: DeviceSettings, target: Target) -> Pla
     """
     setup = on_devices(setup, devices, devices_of(target))
     state, batch = placed_shapes(setup)
+    # Training keeps trained parameters of half precision in float32, but a loaded model does not.
+    stored, _ = setup.partition.split(setup.shapes())
+    trainable = jax.tree.map(lambda x, own: x.update(dtype=own.dtype), state.trainable, stored)
 
     def logits(trainable, frozen, inputs):
         def of_member(trainable, frozen, inputs):
@@ -69,7 +72,7 @@ def plan_inference(setup: Setup, devices: DeviceSettings, target: Target) -> Pla
 
         return jax.vmap(of_member)(trainable, frozen, inputs)
 
-    arguments = (state.trainable, state.frozen, batch.inputs)
+    arguments = (trainable, state.frozen, batch.inputs)
     return compiled_plan(jax.jit(logits), arguments, setup.mesh, target)
 
 
