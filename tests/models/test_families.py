@@ -13,10 +13,11 @@ import pytest
 
 import jaxformer
 from jaxformer import capture
-from jaxformer.core import hub_families, paths
+from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.interp.generation import generate
 from jaxformer.models.pretrained import Pretrained, describe, save_folder, tiny
+from jaxformer.models.pretrained.families import FAMILIES
 from jaxformer.models.pretrained.tensor_names import NAMES
 from jaxformer.models.pretrained.tiny_configs import CONFIGS
 from tests.models.families import REAL, TOKENS, VOCAB, padded
@@ -44,7 +45,7 @@ def check(kinds, compiled=lambda apply: apply):
 
 
 def test_logits_of_the_most_different_families():
-    assert set(hub_families.FAMILIES) == set(NAMES) <= set(CONFIGS)
+    assert set(FAMILIES) == set(NAMES) <= set(CONFIGS)
     check(["bert", "falcon_new", "gemma2"], jax.jit)
 
 

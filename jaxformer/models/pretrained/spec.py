@@ -16,7 +16,7 @@ MAX_NUMBER = 1e30  # the largest value of a float field
 
 @dataclass(frozen=True)
 class PretrainedSpec:
-    """The hyperparameters of a published network; `core.hub_config` reads them from config.json.
+    """The hyperparameters of a published network; `config_numbers` reads them from config.json.
 
     A block has two branches, attention and MLP, whose outputs are added to the residual stream.
     """

@@ -17,14 +17,14 @@ module does not import jax.
     further    the fields that `finish` or `windows` reads, except WINDOW_FIELDS
 
 A field that no column names is refused, unless it is empty or has no effect
-(`hub_fields.HARMLESS`).
+(`config_fields.HARMLESS`).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from jaxformer.core.hub_fields import (
+from jaxformer.models.pretrained.config_fields import (
     ROTARY_FIELDS,
     Config,
     Numbers,
@@ -35,7 +35,7 @@ from jaxformer.core.hub_fields import (
     smollm3_windows,
     uniform_window,
 )
-from jaxformer.core.hub_special_fields import (
+from jaxformer.models.pretrained.special_fields import (
     finish_encoder,
     finish_falcon,
     finish_gemma,

@@ -1,11 +1,11 @@
-"""Reads the config.json of a published model with the table `hub_families.FAMILIES`.
+"""Reads the config.json of a published model with the table `families.FAMILIES`.
 
 This module does not import jax.
 """
 
 from jaxformer.core.errors import UserError, check_choice, check_range, one_line
-from jaxformer.core.hub_families import FAMILIES, REQUIRED, Family
-from jaxformer.core.hub_fields import (
+from jaxformer.models.pretrained.activation_names import ACTIVATIONS
+from jaxformer.models.pretrained.config_fields import (
     ROTARY_FIELDS,
     WINDOW_FIELDS,
     Config,
@@ -13,7 +13,7 @@ from jaxformer.core.hub_fields import (
     check_fields,
     read_rotary,
 )
-from jaxformer.core.hub_names import ACTIVATIONS
+from jaxformer.models.pretrained.families import FAMILIES, REQUIRED, Family
 
 MAX_LAYERS = 10_000
 # {field: its names in configs of other versions of transformers}
@@ -32,8 +32,8 @@ ALIASES = {
 }
 
 
-def read_config(config: Config) -> Numbers:
-    """Returns the numbers of a published model: the arguments of a `PretrainedSpec`.
+def config_numbers(config: Config) -> Numbers:
+    """The numbers of a published model: the arguments of a `PretrainedSpec`.
 
     Rotary positions are given as a dictionary of the arguments of a `Rotary`.
 

@@ -6,7 +6,7 @@ Each function adds to the numbers of a network or changes them. This module does
 from collections.abc import Callable
 
 from jaxformer.core.errors import UserError
-from jaxformer.core.hub_fields import Config, Numbers, read_rotary
+from jaxformer.models.pretrained.config_fields import Config, Numbers, read_rotary
 
 
 def finish_gpt2(config: Config, numbers: Numbers) -> None:
