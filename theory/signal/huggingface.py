@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxformer.core.errors import UserError, unknown
-from jaxformer.models.pretrained.activation_names import ACTIVATIONS
-from jaxformer.models.pretrained.config_numbers import config_numbers
+from jaxformer.models.pretrained.config_numbers import ACTIVATIONS, config_numbers
 from jaxformer.models.pretrained.families import FAMILIES
 from theory.signal.architecture import Architecture
 from theory.signal.config_fields import ConfigFields

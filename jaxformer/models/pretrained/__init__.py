@@ -6,8 +6,8 @@
     save_folder("cut", model, params, config)                       transformers reads it
 
 `network` is one module for all families, with the hyperparameters of a `PretrainedSpec`.
-`config_json` reads config.json. `folder` reads weights and `saving` writes them, by the names in
-`tensor_names` and the layouts in `tensor_layouts`. `hub` downloads, and `tiny` makes random small
+`config_json` reads config.json. `folder` reads weights and `saving` writes them, by the names of
+the family and the layouts in `tensor_layouts`. `hub` downloads, and `tiny` makes random small
 models.
 
 The names below are imported on first use, because `theory.advise` reads a config.json by

@@ -24,7 +24,7 @@ import numpy as np
 
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.models import attention
-from jaxformer.models.pretrained.config_fields import ROTARY_KINDS
+from jaxformer.models.pretrained.rotary_fields import ROTARY_KINDS
 
 
 @dataclass(frozen=True)

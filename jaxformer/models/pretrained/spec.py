@@ -21,7 +21,7 @@ class PretrainedSpec:
     A block has two branches, attention and MLP, whose outputs are added to the residual stream.
     """
 
-    family: str  # a key of tensor_names.NAMES: the names on disk
+    family: str  # a key of `families.FAMILIES`
     vocab_size: int
     length: int  # the longest sequence; a limit only with learned positions
     width: int
