@@ -100,8 +100,8 @@ def random_tokens(length: int, vocab: int) -> Any:
     import jax
     import jax.numpy as jnp
 
+    from jaxformer.planning.published import TokenTask
     from jaxformer.tasks.task import Batch
-    from jaxformer.training.cost.published import TokenTask
 
     @dataclass(frozen=True)
     class RandomTokens(TokenTask):
@@ -203,7 +203,7 @@ def gpt(tiny: bool) -> tuple[dict, int, int, int, dict[str, Any]]:
 
 def utilisation(tiny: bool) -> dict[str, Any]:
     """Measures which share of the card's peak FLOPs the 85M language model reaches."""
-    from jaxformer.training.cost.cards import CARDS
+    from jaxformer.planning.cards import CARDS
 
     sizes, length, vocab, batch, options = gpt(tiny)
     result = lm(sizes, length, vocab, batch, **options, fused=True)

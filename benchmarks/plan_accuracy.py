@@ -69,7 +69,7 @@ def measure(devices: int, name: str) -> None:
     from experiments.cli import flags
     from jaxformer import build
     from jaxformer.core.settings import DeviceSettings
-    from jaxformer.training.cost import compile_plan, targets
+    from jaxformer.planning import compile_plan, targets
 
     file, overrides = CONFIGS[name]
     config = flags.load_with_overrides(str(ROOT / "configs" / file), overrides)
@@ -105,7 +105,7 @@ def measure(devices: int, name: str) -> None:
 
 def dot_flops(text: str) -> float:
     """Returns the FLOPs of the matrix products in a compiled program of a CPU."""
-    from jaxformer.training.cost import hlo
+    from jaxformer.planning import hlo
 
     program, total = hlo.parse(text), 0.0
     # (computation, one of its instructions, how often the instruction runs)

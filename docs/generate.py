@@ -39,7 +39,6 @@ COMMANDS = (
     "theory.advise",
     "theory.phase_map",
     "theory.trainability",
-    "jaxformer.models.export",
     "jaxformer.models.pretrained.tiny",
 )
 MADE = "Made by `python docs/generate.py` from the code, never by hand."

@@ -15,8 +15,8 @@ from pathlib import Path
 from experiments.cli import flags, plan_targets
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import byte_size
-from jaxformer.training.cost.plan import Plan
-from jaxformer.training.cost.targets import parse_targets
+from jaxformer.planning.plan import Plan
+from jaxformer.planning.targets import parse_targets
 
 ROOT = Path(__file__).resolve().parents[1]
 STORE, PAGE = ROOT / "docs/plans.json", ROOT / "docs/devices.md"

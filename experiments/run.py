@@ -39,10 +39,10 @@ from experiments.recipes import finish_run
 from jaxformer import build
 from jaxformer.core.errors import UserError
 from jaxformer.io.run_folder import Workdir, config_hash, open_workdir
+from jaxformer.planning.targets import parse_targets
 from jaxformer.runtime import processes
 from jaxformer.runtime.command_line import Parser, command
 from jaxformer.training import loggers
-from jaxformer.training.cost.targets import parse_targets
 
 
 @command

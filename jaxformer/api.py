@@ -19,6 +19,10 @@ from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.io.run_folder import MemoryWorkdir, config_hash, open_workdir
 from jaxformer.models.own_model import model_identity
 from jaxformer.models.pretrained_init import FromParams
+from jaxformer.planning import published
+from jaxformer.planning.compile_plan import plan_inference, plan_step
+from jaxformer.planning.plan import Plan
+from jaxformer.planning.targets import parse_target
 from jaxformer.runtime.progress import in_notebook
 from jaxformer.tasks import heldout
 from jaxformer.tasks.heldout import default_data
@@ -34,11 +38,7 @@ from jaxformer.training.arguments import (
     unfreeze_rules,
     warn_of_unnamed,
 )
-from jaxformer.training.cost import published
-from jaxformer.training.cost.compile_plan import plan_inference, plan_step
 from jaxformer.training.cost.memory import state_bytes
-from jaxformer.training.cost.plan import Plan
-from jaxformer.training.cost.targets import parse_target
 from jaxformer.training.population import Population
 from jaxformer.training.run import train_phases
 from jaxformer.training.run_view import Run, run_of
@@ -205,7 +205,7 @@ def plan(
 
     Args:
       task: as in `train`; for text, use `TokenTask(length)` of
-        `jaxformer.training.cost.published`.
+        `jaxformer.planning.published`.
       model: as in `train`, or the config.json of a published model: its file, or its content.
       partition: as in `train`.
       target: "v5e:4x4", "v5p:2x2x1", "v6e:2x2", "h100:8", "h100:2x8" (hosts x GPUs), "h200:8",

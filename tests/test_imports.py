@@ -1,10 +1,15 @@
 """Imports point one way: jaxformer <- theory <- experiments; configs stand alone."""
 
 import ast
+import pkgutil
+import subprocess
+import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+import jaxformer
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = {
@@ -23,9 +28,8 @@ LAYERS = {
     "tasks": {"core", "data", "models"},
     "interp": {"core", "io", "runtime", "models"},
     "training": {"core", "io", "runtime", "models", "data", "tasks", "interp"},
+    "planning": {"core", "io", "models", "tasks", "training"},
 }
-# Commands inside a package parse arguments and load runs, as experiments do.
-COMMANDS = {"jaxformer.models.export"}
 HEAVY = {"tensorflow_datasets", "tensorflow", "transformers", "torch", "matplotlib", "numpyro"}
 MAX_ROOT_MODULES = 6
 FILES = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
@@ -80,7 +84,7 @@ def test_packages_of_jaxformer_import_their_layers_only(imports):
     problems = {}
     for name, names in imports.items():
         top, *parts = name.split(".")
-        if top != "jaxformer" or len(parts) < 2 or parts[0] not in LAYERS or name in COMMANDS:
+        if top != "jaxformer" or len(parts) < 2 or parts[0] not in LAYERS:
             continue
         used = {n.split(".")[1] for n in names if n.startswith("jaxformer.")}
         if bad := used - LAYERS[parts[0]] - {parts[0]}:
@@ -117,6 +121,26 @@ def test_only_models_import_flax(imports):
 def test_the_root_of_the_package_is_small():
     files = [f.name for f in (ROOT / "jaxformer").glob("*.py") if f.name != "__init__.py"]
     assert len(files) <= MAX_ROOT_MODULES, files
+
+
+def test_no_package_has_the_name_of_a_public_function():
+    """Its import would put a module in the place of the function."""
+    packages = {module.name for module in pkgutil.iter_modules(jaxformer.__path__)}
+    assert {"planning", "training"} <= packages
+    assert not packages & {*jaxformer._OBJECTS, *jaxformer._PROGRAM_OBJECTS}
+
+
+@pytest.mark.parametrize("first", ["jaxformer.planning.compile_plan", "jaxformer.api"])
+def test_plan_is_the_function_after_every_import_order(first):
+    code = f"""
+import jaxformer, {first}, jaxformer.planning.plan
+assert jaxformer.plan.__module__ == "jaxformer.api" and callable(jaxformer.plan)
+import jaxformer.planning.compile_plan
+from jaxformer import plan
+assert plan is jaxformer.plan and callable(plan)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_cycle_is_noticed():

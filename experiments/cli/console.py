@@ -39,7 +39,7 @@ PROGRAMS = {
     "trainability": Program("theory.trainability", "draw where a deep transformer can train"),
     "prepare": Program("experiments.prepare", "turn text into token ids", "--dataset"),
     "generate": Program("experiments.generate", "continue a prompt"),
-    "export": Program("jaxformer.models.export", "write a run as a Hugging Face folder"),
+    "export": Program("experiments.export", "write a run as a Hugging Face folder"),
     "reproduce": Program("experiments.reproduce", "run the tables of the five papers", "--paper"),
     "confirm": Program("experiments.confirm", "confirm verdicts on fresh seeds"),
     "ladder": Program("experiments.ladder", "follow effects as networks grow"),

@@ -24,10 +24,10 @@ from experiments.cli.recipe_table import RECIPES
 from jaxformer import build
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import byte_size
-from jaxformer.training.cost.compile_plan import plan_step
+from jaxformer.planning.compile_plan import plan_step
+from jaxformer.planning.plan import Plan
+from jaxformer.planning.targets import Target, check_compiler, parse_target
 from jaxformer.training.cost.memory import state_bytes
-from jaxformer.training.cost.plan import Plan
-from jaxformer.training.cost.targets import Target, check_compiler, parse_target
 
 INPUT_ERROR_CODE = 2
 MODULE = "experiments.cli.plan_targets"

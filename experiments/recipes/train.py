@@ -11,7 +11,8 @@ from experiments.cli import describe
 from experiments.recipes import finish_run
 from jaxformer import build
 from jaxformer.io.run_folder import Workdir
-from jaxformer.training.cost import memory, prediction
+from jaxformer.planning import prediction
+from jaxformer.training.cost import memory
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained, train_phases
 from jaxformer.training.setup import Phase

@@ -11,9 +11,9 @@ from experiments.cli import flags
 from experiments.schedule.jobs import Job
 from jaxformer import build
 from jaxformer.core.text_format import byte_size, duration
-from jaxformer.training.cost.plan import Plan
-from jaxformer.training.cost.prediction import ASSUMED_MATMUL_SHARE
-from jaxformer.training.cost.targets import parse_target
+from jaxformer.planning.plan import Plan
+from jaxformer.planning.prediction import ASSUMED_MATMUL_SHARE
+from jaxformer.planning.targets import parse_target
 
 PLANS = flags.ROOT / "docs/plans.json"
 JOB_SECONDS = 24 * 3600.0  # the longest job into which short runs are packed

@@ -11,4 +11,5 @@ An axis of size 1 is written 1. Modules of a single paper explain further letter
 
 from jaxformer.runtime.command_line import require_package
 
-require_package("jax")  # a hint instead of a traceback in `python -m jaxformer.models.export`
+# `python -m jaxformer.models.pretrained.tiny` prints a hint instead of a traceback.
+require_package("jax")

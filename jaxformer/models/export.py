@@ -1,42 +1,30 @@
-"""Exports a trained decoder as a Llama folder for Hugging Face's `transformers`.
+"""Writes a trained decoder as a Llama folder for Hugging Face's `transformers`.
 
-    jaxformer export RUN FOLDER
+    export(model, params, FOLDER, tokenizer)
 
     AutoModelForCausalLM.from_pretrained(FOLDER)    AutoTokenizer.from_pretrained(FOLDER)
-
-  RUN         the folder of a run that trained on prepared text
-  FOLDER      the new folder: config.json, model.safetensors, tokenizer.json
-  --member=I  a member of the population (default: the first seed of the chosen learning rate)
 
 Standard, Frozen-QK, Frozen-MLP and the random transformer are Llamas. MixiT cannot be exported: a
 Llama has no fixed mixing. The branch factor of the authors' preset is multiplied into the last
 matrix of each branch. The logits agree to 1e-4 in float32.
 """
 
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import errors_name, write_atomically, write_json
 from jaxformer.io.partial_folder import list_own_files
-from jaxformer.runtime.command_line import Parser, command
+from jaxformer.models.pretrained.config_json import describe
+from jaxformer.models.pretrained.network import Pretrained
+from jaxformer.models.pretrained.safetensors_folder import INDEX, SINGLE
+from jaxformer.models.pretrained.saving import save_folder
 
-FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
-# {path in a block: name in a Llama layer}
-MODULES = {
-    "attn/query": "self_attn.q_proj",
-    "attn/key": "self_attn.k_proj",
-    "attn/value": "self_attn.v_proj",
-    "attn/out": "self_attn.o_proj",
-    "mlp/gate": "mlp.gate_proj",
-    "mlp/in": "mlp.up_proj",
-    "mlp/out": "mlp.down_proj",
-}
+FILES = ("config.json", SINGLE, INDEX, "tokenizer.json", "tokenizer_config.json")
 
 
 def export(model: Any, params: Any, folder: str | Path, tokenizer: Any = None) -> Path:
@@ -60,20 +48,13 @@ def export(model: Any, params: Any, folder: str | Path, tokenizer: Any = None) -
             f"the tokenizer has {tokenizer.vocab_size} tokens and the model "
             f"{model.spec.vocab_size}."
         )
-    try:
-        from safetensors.numpy import save
-    except ImportError:
-        raise UserError(
-            "exporting needs the package safetensors: pip install 'jaxformer[data]'."
-        ) from None
+    # Transformers must never see half a model under its final name.
     partial = folder.with_name(f"{folder.name}.partial")
     with errors_name(partial):
-        for file in list_own_files(partial, FILES):
+        shards = {file.name for file in partial.glob("model-*.safetensors")}
+        for file in list_own_files(partial, {*FILES, *shards}):
             file.unlink()
-        partial.mkdir(parents=True, exist_ok=True)
-    weights = llama_weights(model, params)
-    write_atomically(partial / "model.safetensors", save(weights, {"format": "pt"}))
-    write_json(partial / "config.json", llama_config(model, getattr(tokenizer, "end", None)))
+    save_folder(partial, *as_llama(model, params, getattr(tokenizer, "end", None)))
     if tokenizer is not None:
         write_atomically(partial / "tokenizer.json", tokenizer.as_json().encode())
         tokenizer_config = {
@@ -86,6 +67,30 @@ def export(model: Any, params: Any, folder: str | Path, tokenizer: Any = None) -
     with errors_name(folder):
         partial.rename(folder)
     return folder
+
+
+def as_llama(
+    model: Any, params: Any, end: int | None = None
+) -> tuple[Pretrained, dict[str, Any], dict[str, Any]]:
+    """The same function as a published Llama: (model, float32 parameters, config).
+
+    Both networks have the same paths, so only the branch factor, which a Llama lacks, moves.
+
+    Args:
+      model: a decoder that is a Llama.
+      params: its parameters.
+      end: the token that ends a text.
+    """
+    check(model)
+    config = llama_config(model, end)
+
+    def converted(path: str, leaf: Any) -> np.ndarray:
+        is_last = path.split("/")[-2] == "out"  # the last linear map of its branch
+        return np.asarray(leaf, np.float32) * np.float32(model.spec.branch if is_last else 1)
+
+    flat = paths.flatten(jax.device_get(params))
+    converted_params = paths.unflatten({path: converted(path, x) for path, x in flat.items()})
+    return Pretrained(describe(config)), converted_params, config
 
 
 def check(model: Any) -> None:
@@ -108,29 +113,8 @@ def check(model: Any) -> None:
         raise UserError(f"this model is not a Llama: it {', and '.join(present)}.")
 
 
-def llama_weights(model: Any, params: Any) -> dict[str, np.ndarray]:
-    """Returns {Llama's name: float32 array}; its matrices are (outputs, inputs)."""
-    spec, params = model.spec, jax.device_get(params)
-    weights = {
-        "model.embed_tokens.weight": params["embed"]["embedding"],
-        "model.norm.weight": params["final_norm"]["scale"],
-        "lm_head.weight": params["unembed"]["kernel"].T,
-    }
-    for i in range(spec.layers):
-        block, layer = params[f"block_{i}"], f"model.layers.{i}"
-        weights[f"{layer}.input_layernorm.weight"] = block["attn_norm"]["scale"]
-        weights[f"{layer}.post_attention_layernorm.weight"] = block["mlp_norm"]["scale"]
-        for path, llama_name in MODULES.items():
-            branch, name = path.split("/")
-            factor = spec.branch if name == "out" else 1.0
-            for kind, value in block[branch][name].items():
-                suffix = "weight" if kind == "kernel" else "bias"
-                weights[f"{layer}.{llama_name}.{suffix}"] = factor * value.T
-    return {name: np.ascontiguousarray(x, np.float32) for name, x in weights.items()}
-
-
 def llama_config(model: Any, end: int | None) -> dict[str, Any]:
-    """Returns the content of config.json; `end` is the token that ends a text."""
+    """The content of config.json; `end` is the token that ends a text."""
     spec = model.spec
     return {
         "architectures": ["LlamaForCausalLM"],
@@ -151,28 +135,4 @@ def llama_config(model: Any, end: int | None) -> dict[str, Any]:
         "tie_word_embeddings": False,
         "bos_token_id": end,
         "eos_token_id": end,
-        "torch_dtype": "float32",
     }
-
-
-@command
-def main(argv: Sequence[str]) -> int:
-    from jaxformer import build
-    from jaxformer.loading import load_run
-
-    parser = Parser(__doc__)
-    parser.add_argument("run")
-    parser.add_argument("folder")
-    parser.add_argument("--member", type=int, default=None)
-    args = parser.parse_args(argv)
-    model, params, config = load_run(args.run, args.member)[:3]
-    task = build.task(config)
-    prepared = getattr(task, "prepared", None)
-    if prepared is None:
-        raise UserError(f"{args.run} was not trained on prepared text: there is no tokenizer.")
-    print(f"exported to {export(model, params, args.folder, prepared.tokenizer)}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -30,7 +30,7 @@ FILES_OF_A_CLONE += (
 )
 FILES_OF_A_CLONE += ("jaxformer/runtime/__init__.py", "jaxformer/runtime/command_line.py")
 MODULES = ("theory.advise", "theory.phase_map")
-MODULES += ("jaxformer.models.export", "jaxformer.models.pretrained.tiny")
+MODULES += ("jaxformer.models.pretrained.tiny",)
 
 
 def test_commands_without_jax_print_the_hint():

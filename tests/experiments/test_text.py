@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from experiments.export import main as export
 from experiments.generate import main as generate
 from experiments.prepare import main as prepare
 from experiments.run import main as run
-from jaxformer.models.export import main as export
 
 SMALL = (
     "--config=configs/text/lm.py:variant=frozen_qk,scale=tiny",

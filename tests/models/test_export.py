@@ -33,10 +33,19 @@ def test_the_branch_factor_is_in_the_last_matrix_of_each_branch():
     params = made("plain")[1]
     for base, factor in ((4, 1.0), (3, 0.75)):
         model = decoder(**SIZES, depth_alpha=1.0, base_layers=base, branch_scale=0.5)
-        weights = exporting.llama_weights(model, params)
-        for branch, name in (("attn", "self_attn.o_proj"), ("mlp", "mlp.down_proj")):
-            out = params["block_1"][branch]["out"]["kernel"].T
-            np.testing.assert_array_equal(weights[f"model.layers.1.{name}.weight"], factor * out)
+        llama = exporting.as_llama(model, params)[1]
+        for branch in ("attn", "mlp"):
+            out = params["block_1"][branch]["out"]["kernel"]
+            np.testing.assert_array_equal(llama["block_1"][branch]["out"]["kernel"], factor * out)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_llama_is_the_same_function_as_the_decoder(case):
+    model, params = made(case)
+    llama, llama_params, _ = exporting.as_llama(model, params)
+    logits = jax.jit(model.apply)({"params": params}, np.array(TOKENS))
+    converted = llama.apply({"params": llama_params}, np.array(TOKENS))
+    np.testing.assert_allclose(converted, logits, atol=1e-4)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -91,7 +100,8 @@ def test_other_files_of_the_partial_folder_are_refused_and_leftovers_removed(tmp
         exporting.export(model, params, tmp_path / "llama")
     assert [f.name for f in partial.iterdir()] == ["notes"]
     (partial / "notes").rmdir()
-    for name in ("config.json", ".model.safetensors.0123abcd"):
+    leftovers = ".model.safetensors.0123abcd", "model-00001-of-00002.safetensors"
+    for name in ("config.json", *leftovers):
         (partial / name).write_text("half")
     folder = exporting.export(model, params, tmp_path / "llama")
     assert {f.name for f in folder.iterdir()} == {"config.json", "model.safetensors"}

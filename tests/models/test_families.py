@@ -4,7 +4,9 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +15,11 @@ import pytest
 
 import jaxformer
 from jaxformer import capture
-from jaxformer.core import hub_families, paths
+from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.interp.generation import generate
-from jaxformer.models.pretrained import Pretrained, describe, save_folder, tiny
-from jaxformer.models.pretrained.tensor_names import NAMES
+from jaxformer.models.pretrained import Pretrained, describe, families, save_folder, tiny
+from jaxformer.models.pretrained.families import FAMILIES
 from jaxformer.models.pretrained.tiny_configs import CONFIGS
 from tests.models.families import REAL, TOKENS, VOCAB, padded
 
@@ -44,8 +46,19 @@ def check(kinds, compiled=lambda apply: apply):
 
 
 def test_logits_of_the_most_different_families():
-    assert set(hub_families.FAMILIES) == set(NAMES) <= set(CONFIGS)
+    assert set(FAMILIES) <= set(CONFIGS)
     check(["bert", "falcon_new", "gemma2"], jax.jit)
+
+
+def test_a_family_is_in_one_file():
+    """A second row of a model_type, or of an architecture of GGUF, would replace the first."""
+    modules = [
+        import_module(f"{families.__name__}.{m.name}") for m in iter_modules(families.__path__)
+    ]
+    rows = [row for module in modules for row in module.FAMILIES.items()]
+    assert sorted(kind for kind, _ in rows) == sorted(FAMILIES)
+    architectures = [family.gguf.architecture for _, family in rows if family.gguf]
+    assert len({*architectures}) == len(architectures) == 5
 
 
 @pytest.mark.slow
@@ -187,7 +200,7 @@ def test_fields_without_an_effect_are_ignored():
         **{"_name_or_path": "x", "temperature": 0.7, "use_cache": True, "auto_map": {"a": "b"}},
         **{"logit_scale": 1.0, "clip_qkv": None, "qk_layernorm": False, "pretraining_tp": 2},
     }
-    for kind in NAMES:
+    for kind in FAMILIES:
         config = CONFIGS[kind] | {"vocab_size": VOCAB}
         fields = {name: x for name, x in harmless.items() if name not in config}
         assert describe(config | fields) == describe(config)

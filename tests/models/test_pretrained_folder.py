@@ -3,6 +3,7 @@
 import json
 import re
 import struct
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 import jaxformer
 from jaxformer.core import paths, sharding
 from jaxformer.core.errors import UserError
+from jaxformer.io.atomic_files import TEMPORARY_NAME
 from jaxformer.models.pretrained import load_folder, save_folder, saving, tiny
 
 KINDS = ["gpt2", *(pytest.param(kind, marks=pytest.mark.slow) for kind in tiny.CONFIGS if kind in
@@ -249,6 +251,20 @@ def test_too_many_tokens_for_learned_positions(tmp_path):
     model, params, _ = tiny.tiny("gpt2", 24)
     with pytest.raises(UserError, match="has 64 positions, got 65 tokens"):
         model.apply({"params": params}, jnp.zeros((1, 65), int))
+
+
+def test_a_killed_save_leaves_a_file_that_is_known_as_temporary(tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(saving.os, "replace", lambda file, _: written.append(file.name))
+    save_folder(tmp_path, *tiny.tiny("gpt2", 24))
+    assert TEMPORARY_NAME.fullmatch(written[0])[1] == "model.safetensors"
+
+
+def test_saving_without_safetensors_is_one_line_and_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(UserError, match=r"needs the package safetensors: pip install 'jaxformer"):
+        save_folder(tmp_path / "new", *tiny.tiny("gpt2", 24))
+    assert not (tmp_path / "new").exists()
 
 
 def test_saving_is_atomic_and_replaces_a_model(tmp_path, monkeypatch):

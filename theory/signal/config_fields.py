@@ -3,7 +3,7 @@
 from typing import Any
 
 from jaxformer.core.errors import UserError, unknown
-from jaxformer.core.hub_names import ACTIVATIONS
+from jaxformer.models.pretrained.config_numbers import ACTIVATIONS
 from theory.checks import check_count
 
 

@@ -1,10 +1,10 @@
 """Converts a Hugging Face config.json to the `Architecture` that it describes.
 
-Decoders are read by the table of the loader (`jaxformer.core.hub_families`). `READERS` has a
-function for each other model type. A config that the recursion of `theory.signal` does not cover
-raises UserError with the field that excludes it. Standard deviations are those of `_init_weights`
-in the library transformers. A paper may have drawn its weights differently (Pythia);
-`Reading.assumptions` states this.
+Decoders are read by the table of the loader (`jaxformer.models.pretrained.families`); `READERS`
+has a function for each other model type. A config that the recursion of `theory.signal` does not
+cover raises UserError with the field that excludes it. Standard deviations are those of
+`_init_weights` in the library transformers. A paper may have drawn its weights differently
+(Pythia), and then `Reading.assumptions` says so.
 """
 
 import json
@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxformer.core.errors import UserError, unknown
-from jaxformer.core.hub_config import read_config as read_published
-from jaxformer.core.hub_families import FAMILIES
-from jaxformer.core.hub_names import ACTIVATIONS
+from jaxformer.models.pretrained.config_numbers import ACTIVATIONS, config_numbers
+from jaxformer.models.pretrained.families import FAMILIES
 from theory.signal.architecture import Architecture
 from theory.signal.config_fields import ConfigFields
 
@@ -120,7 +119,7 @@ def _encoder(f: ConfigFields, length: int | None) -> Reading:
 def _decoder(f: ConfigFields, length: int | None) -> Reading:
     """Reads a decoder by the table with which `jaxformer.load` reads its family."""
     # The reader requires a vocabulary size, which the recursion does not use.
-    settings: Any = DEFAULTS | read_published({"vocab_size": 1} | f.values)
+    settings: Any = DEFAULTS | config_numbers({"vocab_size": 1} | f.values)
     if settings["scale_by_layer"]:
         raise UserError(
             "scale_attn_by_inverse_layer_idx: True is not supported: the scale of the scores "
@@ -262,7 +261,7 @@ STD_FIELDS = {"t5": "initializer_factor", "opt": "init_std"}
 LAYER_FIELDS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 # Fields with one entry per layer, left out if `layers` replaces the number of layers.
 PER_LAYER = ("layer_types", "no_rope_layers", "attention_types", "attention_layers")
-# Settings that `read_published` may leave out, with their defaults in PretrainedSpec.
+# Settings that `config_numbers` may leave out, with their defaults in PretrainedSpec.
 DEFAULTS = {
     "norm": "layer",
     "norm_at": "input",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxformer.core.errors import UserError, one_line
-from jaxformer.core.hub_config import read_config
+from jaxformer.models.pretrained.config_numbers import config_numbers
 from jaxformer.models.pretrained.rotary import Rotary
 from jaxformer.models.pretrained.spec import PretrainedSpec
 
@@ -20,7 +20,7 @@ def describe(hf_config: Mapping[str, Any], file: str = "config.json") -> Pretrai
       UserError: for a family or a field that is not supported; the message names it.
     """
     try:
-        fields = read_config(hf_config)
+        fields = config_numbers(hf_config)
         for name in ("rotary", "local_rotary"):
             if fields.get(name) is not None:
                 fields[name] = Rotary(**fields[name])

@@ -19,6 +19,7 @@ from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.models.pretrained import tensor_layouts, tensor_names
 from jaxformer.models.pretrained.config_json import describe
+from jaxformer.models.pretrained.families import FAMILIES
 from jaxformer.models.pretrained.gguf_file import is_gguf
 from jaxformer.models.pretrained.gguf_model import GGUFModel
 from jaxformer.models.pretrained.network import Pretrained
@@ -166,7 +167,7 @@ def _stored_names(
 ) -> dict[str, str]:
     """Returns the stored name of each tensor; raises with a list of missing or extra tensors."""
     published_names = [entry.name for entry in entries]
-    names = checkpoint.stored_names(published_names, tensor_names.PREFIXES[spec.family])
+    names = checkpoint.stored_names(published_names, FAMILIES[spec.family].prefix)
     missing = [name for name in names.values() if name not in checkpoint.names]
     if missing:
         raise UserError(f"{checkpoint.path} lacks {listed(missing)}.")

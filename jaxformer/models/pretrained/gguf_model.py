@@ -1,6 +1,6 @@
 """Gives a GGUF file the config.json and the tensor names of a Hugging Face checkpoint.
 
-`ARCHITECTURES` has a row for each architecture. Two transformations of llama.cpp are reversed:
+Families that llama.cpp writes too have the column `gguf`. Two of its transformations are reversed:
 
     Llama       rows of query and key are permuted, so that the pairs of a rotation are neighbours
     Gemma       norms are stored as 1 + w
@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from jaxformer.core.errors import UserError, one_line, unknown
+from jaxformer.models.pretrained.families import FAMILIES
 from jaxformer.models.pretrained.gguf_file import GGUFFile
 
 # {field of config.json: key of the metadata after the architecture's name, such as "llama."}
@@ -38,86 +39,10 @@ SUFFIXES = (".weight", ".bias")
 NORM_EPSILON = FIELDS["rms_norm_eps"]
 ROPE_FACTORS = "rope_freqs.weight"  # a factor for each rotated pair, as Llama 3.1 has
 
-
-def _llama_fields(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
-    head_width = value("attention.key_length") or value("rope.dimension_count")
-    return {"head_dim": head_width, "hidden_act": "silu"}
-
-
-def _qwen_fields(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
-    head_width = value("attention.key_length")
-    head_field = {} if head_width is None else {"head_dim": head_width}
-    return head_field | {"hidden_act": "silu", "use_sliding_window": False}
-
-
-def _gemma_fields(
-    config: dict[str, Any], value: Callable[[str], Any], period: int, layers_of_27b: int
-) -> dict[str, Any]:
-    """Returns the fields of Gemma 2 and 3, where every `period`-th layer sees all tokens."""
-    layers, head_width = config["num_hidden_layers"], value("attention.key_length")
-    # The file lacks the scale of the scores, 1/sqrt(scale_width). In models with 27 billion
-    # parameters this width is not the head's.
-    is_27b = layers == layers_of_27b
-    scale_width = config["hidden_size"] // config["num_attention_heads"] if is_27b else head_width
-    return {
-        "head_dim": head_width,
-        "query_pre_attn_scalar": scale_width,
-        "sliding_window": value("attention.sliding_window"),
-        "layer_types": [
-            "sliding_attention" if (i + 1) % period else "full_attention" for i in range(layers)
-        ],
-        "hidden_activation": "gelu_pytorch_tanh",
-        "attn_logit_softcapping": value("attn_logit_softcapping"),
-        "final_logit_softcapping": value("final_logit_softcapping"),
-    }
-
-
-def _gemma2_fields(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
-    return _gemma_fields(config, value, period=2, layers_of_27b=46)
-
-
-def _gemma3_fields(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
-    return _gemma_fields(config, value, period=6, layers_of_27b=62) | {
-        "rope_local_base_freq": 10_000.0
-    }
-
-
-class Architecture(NamedTuple):
-    """A row of the table of architectures."""
-
-    model_type: str  # the field of config.json
-    class_name: str  # the class in transformers
-    # (fields so far, function that returns a metadata value by its key) -> further fields of
-    # config.json
-    more_fields: Callable[[dict[str, Any], Callable[[str], Any]], dict[str, Any]]
-    is_permuted: bool = False  # rows of query and key are permuted
-    is_norm_shifted: bool = False  # norms are stored as 1 + w
-    has_implied_biases: bool = False  # query, key and value have biases without a field for them
-    # Further keys without which config.json would have a default that is not the model's.
-    required: tuple[str, ...] = ("rope.freq_base",)
-
-
 ARCHITECTURES = {
-    # The files of the first models have no base of the rotations, which is 10,000 in the format.
-    "llama": Architecture(
-        "llama", "LlamaForCausalLM", _llama_fields, is_permuted=True, required=()
-    ),
-    "qwen2": Architecture("qwen2", "Qwen2ForCausalLM", _qwen_fields, has_implied_biases=True),
-    "qwen3": Architecture("qwen3", "Qwen3ForCausalLM", _qwen_fields),
-    "gemma2": Architecture(
-        "gemma2",
-        "Gemma2ForCausalLM",
-        _gemma2_fields,
-        is_norm_shifted=True,
-        required=("attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping"),
-    ),
-    "gemma3": Architecture(
-        "gemma3_text",
-        "Gemma3ForCausalLM",
-        _gemma3_fields,
-        is_norm_shifted=True,
-        required=("rope.freq_base", "attention.sliding_window"),
-    ),
+    family.gguf.architecture: (model_type, family.gguf)
+    for model_type, family in FAMILIES.items()
+    if family.gguf is not None
 }
 
 
@@ -129,7 +54,7 @@ class GGUFModel:
         name = self.gguf.metadata.get("general.architecture")
         if not isinstance(name, str) or name not in ARCHITECTURES:
             raise unknown(f"architecture in {file}:", one_line(name, 60), ARCHITECTURES)
-        self.name, self.architecture = name, ARCHITECTURES[name]
+        self.name, (self.model_type, self.architecture) = name, ARCHITECTURES[name]
 
     @property
     def config_name(self) -> str:
@@ -151,7 +76,7 @@ class GGUFModel:
                     "another network of it: convert or download the model again."
                 )
         config = {
-            "model_type": self.architecture.model_type,
+            "model_type": self.model_type,
             "architectures": [self.architecture.class_name],
             "tie_word_embeddings": "output.weight" not in tensors,
         }

@@ -23,8 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.core.errors import UserError, check_choice
-from jaxformer.core.hub_fields import ROTARY_KINDS
 from jaxformer.models import attention
+from jaxformer.models.pretrained.rotary_fields import ROTARY_KINDS
 
 
 @dataclass(frozen=True)

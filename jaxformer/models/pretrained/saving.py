@@ -50,6 +50,11 @@ def save_folder(
     Returns:
       The path of the folder.
     """
+    try:
+        import safetensors  # noqa: F401 (before anything is written)
+    except ImportError:
+        hint = "pip install 'jaxformer[data]'"
+        raise UserError(f"saving a model needs the package safetensors: {hint}.") from None
     flat = paths.flatten(params)
     entries = tensor_layouts.tensor_entries(model.spec, list(flat))
     _check_parameters(model, flat, entries)
@@ -132,8 +137,6 @@ def _write_shard(
     file: Path, entries: list[TensorEntry], flat: Mapping[str, Any], spec: PretrainedSpec
 ):
     """Writes one file atomically. The writing process holds a second copy of its tensors."""
-    from safetensors.numpy import save_file
-
     tensors = {}
     for entry in entries:
         parts = [on_host(flat[path]) for path in entry.parameters]  # every process takes part
@@ -141,8 +144,11 @@ def _write_shard(
             tensors[entry.name] = np.ascontiguousarray(tensor_layouts.to_tensor(parts, entry, spec))
     if not is_writer():
         return
+    from safetensors.numpy import save_file
+
     with errors_name(file):
-        temporary = file.with_name(f".{file.name}.{os.getpid()}")
+        # A name that `atomic_files` knows as a temporary file, if this process is killed.
+        temporary = file.with_name(f".{file.name}.{os.getpid():08x}")
         try:
             temporary.touch()
             # The library writes a file that only its owner may read; restore the umask's mode.

@@ -16,12 +16,12 @@ MAX_NUMBER = 1e30  # the largest value of a float field
 
 @dataclass(frozen=True)
 class PretrainedSpec:
-    """The hyperparameters of a published network; `core.hub_config` reads them from config.json.
+    """The hyperparameters of a published network; `config_numbers` reads them from config.json.
 
     A block has two branches, attention and MLP, whose outputs are added to the residual stream.
     """
 
-    family: str  # a key of tensor_names.NAMES: the names on disk
+    family: str  # a key of `families.FAMILIES`
     vocab_size: int
     length: int  # the longest sequence; a limit only with learned positions
     width: int

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxformer.core.errors import check_choice
+from jaxformer.models.pretrained.families import FAMILIES
+from jaxformer.models.pretrained.family import Family
 from jaxformer.models.pretrained.spec import PretrainedSpec
-from jaxformer.models.pretrained.tensor_names import FALCON_TWO_NORMS, JOINED, KERNELS, NAMES
 
 # {last part of a parameter's path: last part of the name on disk}
 LEAVES = {"kernel": "weight", "scale": "weight", "embedding": "weight", "bias": "bias"}
@@ -30,34 +31,34 @@ class TensorEntry(NamedTuple):
 
 
 def tensor_entries(spec: PretrainedSpec, paths: Sequence[str]) -> list[TensorEntry]:
-    """Returns the tensors of a model on disk, in the order of `NAMES`, then of blocks.
+    """Returns the tensors of a model on disk, in the order of its family's names, then of blocks.
 
     Args:
       spec: the hyperparameters of the model.
       paths: the paths of the model's parameters.
     """
-    check_choice("family", spec.family, NAMES)
-    names, parameters = NAMES[spec.family], set(paths)
-    if spec.family == "falcon" and spec.parallel and not spec.shared_norm:
-        names = FALCON_TWO_NORMS
+    check_choice("family", spec.family, FAMILIES)
+    family, parameters = FAMILIES[spec.family], set(paths)
+    has_two_norms = spec.parallel and not spec.shared_norm
+    names = {**family.names, **(family.two_norms if has_two_norms else {})}
     present = []
     for module_paths, disk_name in names.items():
         blocks = range(spec.layers) if "#" in disk_name else [0]
         heads = range(spec.heads) if "%" in disk_name else [0]
         for index in itertools.product(blocks, heads):
-            entries = _entries_of_module(spec.family, disk_name, module_paths, index)
+            entries = _entries_of_module(family, disk_name, module_paths, index)
             present += [entry for entry in entries if parameters.issuperset(entry.parameters)]
     return present
 
 
 def _entries_of_module(
-    family: str, disk_name: str, module_paths: str, index: tuple[int, int]
+    family: Family, disk_name: str, module_paths: str, index: tuple[int, int]
 ) -> Iterator[TensorEntry]:
     """Yields an entry for each tensor that a module may have.
 
     Args:
       family: the family of the model.
-      disk_name: the name of the module on disk, a value of a row of `NAMES`.
+      disk_name: the name of the module on disk, a value of `family.names`.
       module_paths: the paths of jaxformer's modules joined by "+", the key of that value.
       index: the numbers of the block and of the head.
     """
@@ -67,10 +68,10 @@ def _entries_of_module(
     for leaf, disk_leaf in LEAVES.items():
         layout = "same"
         if len(modules) > 1:
-            layout = JOINED[family]
+            layout = family.joined
         elif leaf == "kernel":
             in_block = module_paths != "unembed"
-            layout = KERNELS.get(family, "transposed") if in_block else "transposed"
+            layout = family.kernels if in_block else "transposed"
         yield TensorEntry(f"{disk_name}.{disk_leaf}", tuple(f"{x}/{leaf}" for x in modules), layout)
 
 

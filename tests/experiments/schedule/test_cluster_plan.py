@@ -5,7 +5,7 @@ from pathlib import Path
 from experiments.schedule import cluster_plan
 from experiments.schedule.cluster_plan import PlannedJob
 from experiments.schedule.jobs import Job
-from jaxformer.training.cost.plan import Plan
+from jaxformer.planning.plan import Plan
 
 CONFIG = "configs/mixit/retrieval.py:variant=mixit,scale=paper"
 

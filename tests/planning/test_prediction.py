@@ -7,7 +7,8 @@ import pytest
 
 from experiments.run import main, parse
 from jaxformer import build
-from jaxformer.training.cost import flops, memory, prediction, throughput
+from jaxformer.planning import prediction
+from jaxformer.training.cost import flops, memory, throughput
 from tests.experiments.conftest import tiny
 
 

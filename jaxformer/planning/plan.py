@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from jaxformer.core.text_format import byte_size
-from jaxformer.training.cost.collectives import Collective
-from jaxformer.training.cost.settings_to_try import Option
-from jaxformer.training.cost.targets import parse_target
+from jaxformer.planning.collectives import Collective
+from jaxformer.planning.settings_to_try import Option
+from jaxformer.planning.targets import parse_target
 
 
 @dataclass(frozen=True)

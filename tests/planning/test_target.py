@@ -18,10 +18,10 @@ from experiments.run import main
 from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DeviceSettings
 from jaxformer.models.decoder import decoder
+from jaxformer.planning import compile_plan, hlo, plan, targets
+from jaxformer.planning.collectives import collectives
+from jaxformer.planning.published import TokenTask
 from jaxformer.tasks.retrieval import Retrieval
-from jaxformer.training.cost import compile_plan, hlo, plan, targets
-from jaxformer.training.cost.collectives import collectives
-from jaxformer.training.cost.published import TokenTask
 from tests.experiments.conftest import tiny
 
 ROOT = Path(__file__).parents[2]
@@ -201,7 +201,7 @@ import jaxformer
 from jaxformer.core.settings import DeviceSettings
 from jaxformer.models.decoder import decoder
 from jaxformer.tasks.retrieval import Retrieval
-from jaxformer.training.cost import compile_plan, hlo, plan, targets
+from jaxformer.planning import compile_plan, hlo, plan, targets
 from jaxformer.core.errors import UserError
 
 P, target = jax.P, targets.parse_target("cpu:8")

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 import jax
 import jax.numpy as jnp
 
-from jaxformer.training.cost.cards import Card
-from jaxformer.training.cost.collectives import Collective
+from jaxformer.planning.cards import Card
+from jaxformer.planning.collectives import Collective
 from jaxformer.training.cost.flops import best_seconds, matmul_rate
 from jaxformer.training.cost.memory import free_host_memory
 

@@ -16,14 +16,14 @@ from jaxformer.core import sharding
 from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DeviceSettings
-from jaxformer.training.cost import hlo, roofline
-from jaxformer.training.cost.cards import CARDS
-from jaxformer.training.cost.collectives import collectives
+from jaxformer.planning import hlo, roofline
+from jaxformer.planning.cards import CARDS
+from jaxformer.planning.collectives import collectives
+from jaxformer.planning.plan import Plan
+from jaxformer.planning.settings_to_try import options
+from jaxformer.planning.targets import Target, devices_of
 from jaxformer.training.cost.flops import flops_by_dtype, inner_programs
 from jaxformer.training.cost.memory import batch_shapes, free_host_memory
-from jaxformer.training.cost.plan import Plan
-from jaxformer.training.cost.settings_to_try import options
-from jaxformer.training.cost.targets import Target, devices_of
 from jaxformer.training.setup import Setup
 
 LARGEST_BUFFERS = 5
@@ -61,6 +61,9 @@ def plan_inference(setup: Setup, devices: DeviceSettings, target: Target) -> Pla
     """
     setup = on_devices(setup, devices, devices_of(target))
     state, batch = placed_shapes(setup)
+    # Training keeps trained parameters of half precision in float32, but a loaded model does not.
+    stored, _ = setup.partition.split(setup.shapes())
+    trainable = jax.tree.map(lambda x, own: x.update(dtype=own.dtype), state.trainable, stored)
 
     def logits(trainable, frozen, inputs):
         def of_member(trainable, frozen, inputs):
@@ -69,7 +72,7 @@ def plan_inference(setup: Setup, devices: DeviceSettings, target: Target) -> Pla
 
         return jax.vmap(of_member)(trainable, frozen, inputs)
 
-    arguments = (state.trainable, state.frozen, batch.inputs)
+    arguments = (trainable, state.frozen, batch.inputs)
     return compiled_plan(jax.jit(logits), arguments, setup.mesh, target)
 
 

@@ -1,20 +1,28 @@
-"""Reads the config.json of a published model with the table `hub_families.FAMILIES`.
+"""Reads the content of a config.json as the numbers of a network, by the rows of `families`.
 
-This module does not import jax.
+It does not import jax, like everything that it needs (see `family`).
 """
 
 from jaxformer.core.errors import UserError, check_choice, check_range, one_line
-from jaxformer.core.hub_families import FAMILIES, REQUIRED, Family
-from jaxformer.core.hub_fields import (
-    ROTARY_FIELDS,
-    WINDOW_FIELDS,
-    Config,
-    Numbers,
-    check_fields,
-    read_rotary,
-)
-from jaxformer.core.hub_names import ACTIVATIONS
+from jaxformer.models.pretrained.config_fields import check_fields
+from jaxformer.models.pretrained.families import FAMILIES
+from jaxformer.models.pretrained.family import REQUIRED, Config, Family, Numbers
+from jaxformer.models.pretrained.rotary_fields import ROTARY_FIELDS, read_rotary
+from jaxformer.models.pretrained.window_fields import WINDOW_FIELDS
 
+# {activation function in transformers: in jaxformer}
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "quick_gelu": "quick_gelu",
+    "silu": "silu",
+    "swish": "silu",
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
+}
 MAX_LAYERS = 10_000
 # {field: its names in configs of other versions of transformers}
 ALIASES = {
@@ -32,8 +40,8 @@ ALIASES = {
 }
 
 
-def read_config(config: Config) -> Numbers:
-    """Returns the numbers of a published model: the arguments of a `PretrainedSpec`.
+def config_numbers(config: Config) -> Numbers:
+    """The numbers of a published model: the arguments of a `PretrainedSpec`.
 
     Rotary positions are given as a dictionary of the arguments of a `Rotary`.
 
@@ -105,7 +113,12 @@ def _numbers(config: Config, family: Family) -> Numbers:
         numbers["window"], numbers["windowed"] = family.windows(config, numbers["layers"])
     if family.rotary is not None:
         numbers["rotary"] = read_rotary(
-            config, numbers["head_width"], family.rotary, family.base, family.partial
+            config,
+            numbers["head_width"],
+            family.rotary,
+            family.base,
+            family.partial,
+            family.rotary_kinds,
         )
     if family.finish is not None:
         family.finish(config, numbers)

@@ -19,7 +19,7 @@ import jax
 from jax.experimental import topologies
 
 from jaxformer.core.errors import UserError, check_choice
-from jaxformer.training.cost.cards import CARDS, Card
+from jaxformer.planning.cards import CARDS, Card
 
 EXAMPLES = ("v5e:4x4", "v5p:2x2x1", "v6e:2x2", "h100:8", "h100:2x8", "h200:8", "a100:8", "cpu:8")
 MAX_DEVICES = 512

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.sharding import Mesh
 
-from jaxformer.training.cost.hlo import Instruction, Program
+from jaxformer.planning.hlo import Instruction, Program
 
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 

@@ -1,0 +1,20 @@
+"""StarCoder2: Llama with LayerNorm, biases and an MLP without a gate."""
+
+from jaxformer.models.pretrained.families import llama
+from jaxformer.models.pretrained.family import ALL_BIASES, GROUPED, SIZES, TIED, Family
+from jaxformer.models.pretrained.tensor_names import block_names
+from jaxformer.models.pretrained.window_fields import uniform_window
+
+FAMILIES = {
+    "starcoder2": Family(
+        SIZES
+        | GROUPED
+        | TIED
+        | {"eps": ("norm_epsilon", 1e-5), "act": ("hidden_act", "gelu_pytorch_tanh")}
+        | {"init_std": ("initializer_range", 0.018042)}
+        | {name: ("use_bias", True) for name in ALL_BIASES},
+        {},
+        llama.NAMES | block_names("model.layers.#", mlp_in="mlp.c_fc", mlp_out="mlp.c_proj"),
+        windows=uniform_window(None),
+    )
+}
