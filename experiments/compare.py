@@ -29,8 +29,6 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.cli.describe import shown_metrics
-from experiments.ledger.record_numbers import record_number
-from experiments.ledger.statistics import Difference, difference_on_shared_seeds
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import number, with_error
 from jaxformer.io.atomic_files import json_value
@@ -38,6 +36,8 @@ from jaxformer.io.run_folder import flatten_config
 from jaxformer.loading import open_run
 from jaxformer.runtime import figure_style
 from jaxformer.runtime.command_line import Parser, command
+from jaxformer.stats.differences import Difference, difference_on_shared_seeds
+from jaxformer.stats.members import record_number
 from jaxformer.training import curves
 from jaxformer.training.run_view import Run
 

@@ -16,6 +16,7 @@ PACKAGES = {
 # The packages of jaxformer that each of them may import.
 LAYERS = {
     "core": set(),
+    "stats": {"core"},
     "runtime": {"core", "io"},
     "io": {"core", "runtime"},
     "models": {"core", "io", "runtime"},

@@ -12,15 +12,17 @@ from typing import Any, NamedTuple
 
 from experiments.cli import flags
 from experiments.confirmation.judging_code import is_unchanged
-from experiments.ledger import multiplicity, record_numbers, rules, statistics
+from experiments.ledger import multiplicity, record_numbers, rules
 from experiments.ledger.item import Item, Paper
 from jaxformer import build
 from jaxformer.core.errors import UserError, unknown
 from jaxformer.io.atomic_files import dumps, write_atomically
 from jaxformer.io.run_folder import config_hash
+from jaxformer.stats import differences, members
+from jaxformer.stats import multiplicity as corrections
 
 SCHEMA = 1
-JUDGING_MODULES = (statistics, record_numbers, rules, multiplicity)
+JUDGING_MODULES = (differences, members, record_numbers, rules, corrections, multiplicity)
 
 
 class PlannedRow(NamedTuple):

@@ -18,14 +18,15 @@ from experiments.confirmation.judging_code import code_digest, is_unchanged
 from experiments.confirmation.plan import PlannedConfig, digest_without_seeds
 from experiments.ladders import judgement, rule
 from experiments.ladders.ladder import Ladder, Rung
-from experiments.ledger import record_numbers, statistics, trend
+from experiments.ledger import record_numbers
 from experiments.ledger.item import Cell
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import dumps, json_value, write_atomically
 from jaxformer.io.run_folder import config_hash
+from jaxformer.stats import differences, members, trend
 
 SCHEMA = 1
-JUDGING_MODULES = (statistics, record_numbers, trend, rule, judgement)
+JUDGING_MODULES = (differences, members, record_numbers, trend, rule, judgement)
 
 
 class LadderPlan(NamedTuple):

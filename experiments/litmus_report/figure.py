@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.cli.describe import label
-from experiments.ledger.statistics import Number, difference
 from experiments.litmus_report.rule import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED
 from experiments.papers import plots
 from jaxformer.runtime import figure_style
+from jaxformer.stats.differences import Number, difference
 
 if TYPE_CHECKING:
     from experiments.litmus_report.report import Litmus

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from experiments.cli.describe import label
-from experiments.ledger.statistics import Number, difference
 from experiments.litmus_report import figure
 from experiments.litmus_report.rule import Trained, judge
 from jaxformer.io.atomic_files import write_json
+from jaxformer.stats.differences import Number, difference
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from experiments.cli.describe import label
-from experiments.ledger.record_numbers import record_number
-from experiments.ledger.statistics import BELOW, Number, difference
 from experiments.papers.two_failure_modes.claims_trained import LEARNS_NOTHING
 from jaxformer.core.text_format import counted
+from jaxformer.stats.differences import BELOW, Number, difference
+from jaxformer.stats.members import record_number
 
 # Records by cell, or the content of result.json as objects with the same attributes.
 Runs = Mapping[str, Any]

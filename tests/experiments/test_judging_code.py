@@ -113,7 +113,7 @@ def test_a_changed_operator_in_a_judging_module_is_refused(file, tmp_path):
     read, modules = NOW[file]
     held = read(ROOT / file).code
     original = Path(modules[0].__file__).read_text()
-    changed = tmp_path / "statistics.py"
+    changed = tmp_path / "differences.py"
     changed.write_text(original.replace("self.low > border", "self.low >= border"))
     assert changed.read_text() != original
     sources = [changed.read_text(), *(Path(m.__file__).read_text() for m in modules[1:])]
@@ -129,7 +129,7 @@ def test_a_plan_made_today_refuses_a_changed_operator(monkeypatch):
     monkeypatch.setattr(
         Path, "read_text", lambda file: read_text(file).replace("low > border", "low >= border")
     )
-    with pytest.raises(UserError, match="another version of statistics"):
+    with pytest.raises(UserError, match="another version of differences"):
         plan.check(made, {})
 
 
