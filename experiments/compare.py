@@ -28,12 +28,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from experiments.cli.describe import shown_metrics
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import number, with_error
 from jaxformer.io.atomic_files import json_value
 from jaxformer.io.run_folder import flatten_config
 from jaxformer.loading import open_run
+from jaxformer.report.tables import shown_metrics
 from jaxformer.runtime import figure_style
 from jaxformer.runtime.command_line import Parser, command
 from jaxformer.stats.differences import Difference, difference_on_shared_seeds

@@ -17,6 +17,7 @@ PACKAGES = {
 LAYERS = {
     "core": set(),
     "stats": {"core"},
+    "report": {"core"},
     "runtime": {"core", "io"},
     "io": {"core", "runtime"},
     "models": {"core", "io", "runtime"},

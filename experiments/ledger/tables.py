@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from experiments.cli import flags
-from experiments.cli.describe import csv_text
 from experiments.ledger import power
 from experiments.ledger.item import config_string
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_RUN, OPEN, Finding, Side, overall
 from jaxformer.core.text_format import number, with_error
+from jaxformer.report.tables import csv_text
 from jaxformer.stats.power import POWER
 
 COLUMNS = ("cell", "metric", "published", "measured", "sem", "n", "baseline", "scale", "verdict")
