@@ -25,6 +25,10 @@ LAYERS = {
     "tasks": {"core", "data", "models"},
     "interp": {"core", "io", "runtime", "models"},
     "training": {"core", "io", "runtime", "models", "data", "tasks", "interp"},
+    "studies": {
+        *("core", "stats", "report", "io", "runtime", "models", "data", "tasks", "interp"),
+        *("training", "build", "loading", "api"),
+    },
 }
 # Commands inside a package parse arguments and load runs, as experiments do.
 COMMANDS = {"jaxformer.models.export"}

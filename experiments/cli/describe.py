@@ -97,12 +97,6 @@ def show(table: Table, width: int = 120) -> None:
     Console(width=width).print(table)
 
 
-def label(variant: str) -> str:
-    """Returns the name of a variant for tables, such as "Frozen-QK" for "frozen_qk"."""
-    spellings = {"qk": "QK", "mlp": "MLP", "mixit": "MixiT"}
-    return "-".join(spellings.get(part, part.capitalize()) for part in variant.split("_"))
-
-
 def differing_settings(settings: int) -> str:
     """Returns "; 2 settings differ from it", which follows the name of a scale, or "" for 0."""
     if not settings:
