@@ -87,7 +87,7 @@ CONTENTS = {
     "Theory": ["signal", "sde", "mixit", "associations", "attention_paths"],
     "Papers": [f"papers/{key}" for key in PAPERS],
     "Results": [f"results/{key}" for key in PAPERS]
-    + ["verdicts", "flags", "derivations", "coverage"],
+    + ["verdicts", "stats", "flags", "derivations", "coverage"],
     "Notes to the authors": [
         "notes/index",
         "notes/chance_levels",

@@ -64,6 +64,7 @@ from jaxformer import loading, surgery
 from jaxformer.core import paths
 from jaxformer.core.errors import NotFiniteError, UserError
 from jaxformer.core.text_format import number
+from jaxformer.interp.prompts import first_token
 from jaxformer.models.pretrained import save_folder, text
 from jaxformer.runtime.command_line import Parser, command, count
 from jaxformer.runtime.progress import StatusLine
@@ -138,7 +139,7 @@ def _load(arguments: Any, folder: Path | None) -> tuple[Model, Any]:
     tokenizer = text.tokenizer_of(folder or source, model.spec.vocab_size)
     against, note = next_token.NO_TOKEN, ""
     if arguments.against:
-        against, note = next_token.first_token(tokenizer, arguments.against)
+        against, note = first_token(tokenizer, arguments.against)
     return Model(model, params, tokenizer, against, note), config
 
 

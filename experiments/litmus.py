@@ -42,11 +42,9 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.cli import describe, flags
+from experiments.cli import flags
 from experiments.cli.completion import config_path
 from experiments.ledger import read, write
-from experiments.litmus_report import rule
-from experiments.litmus_report.report import make_litmus
 from experiments.schedule import devices, launch
 from experiments.schedule.estimates import Estimator
 from experiments.schedule.jobs import Job
@@ -54,6 +52,9 @@ from experiments.schedule.running import run_all
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.command_line import Parser, command, count
+from jaxformer.studies.litmus import rule
+from jaxformer.studies.litmus.report import make_litmus
+from jaxformer.studies.variants import label
 
 # Arguments of a config that the litmus test sets, and the flags for them.
 FLAG_OF_ARGUMENT = {"variant": "--variants=V,V", "scale": "--scale=SCALE"}
@@ -131,7 +132,7 @@ def jobs_of(args: Namespace, config: str, root: Path) -> dict[str, Job]:
     estimate = Estimator(read.load(write.RESULTS)[0])
     return {
         variant: launch.make_job(
-            describe.label(variant), text, overrides, root, seconds=estimate(configs[variant])
+            label(variant), text, overrides, root, seconds=estimate(configs[variant])
         )
         for variant, text in texts.items()
     }

@@ -35,8 +35,6 @@ if 0 <= _address_space < 2e9:
 
 if TYPE_CHECKING:
     from experiments.anatomy_report.api import anatomy
-    from experiments.compare import compare
-    from experiments.litmus_report.train import litmus
     from jaxformer import capture, surgery
     from jaxformer.api import plan, train
     from jaxformer.core.partition import Partition
@@ -45,6 +43,8 @@ if TYPE_CHECKING:
     from jaxformer.loading import load
     from jaxformer.loading import open_run as open
     from jaxformer.models.wrap import wrap
+    from jaxformer.studies.compare import compare
+    from jaxformer.studies.litmus.train import litmus
     from jaxformer.training.run_view import Run
 
 __all__ = [
@@ -70,7 +70,9 @@ __all__ = [
 _OBJECTS = {
     "Partition": ("jaxformer.core.partition", "Partition"),
     "Run": ("jaxformer.training.run_view", "Run"),
+    "compare": ("jaxformer.studies.compare", "compare"),
     "generate": ("jaxformer.interp.generation", "generate"),
+    "litmus": ("jaxformer.studies.litmus.train", "litmus"),
     "load": ("jaxformer.loading", "load"),
     "open": ("jaxformer.loading", "open_run"),
     "plan": ("jaxformer.api", "plan"),
@@ -80,8 +82,6 @@ _OBJECTS = {
 # The same for objects of the command-line programs (`jaxformer.runtime.programs`).
 _PROGRAM_OBJECTS = {
     "anatomy": ("experiments.anatomy_report.api", "anatomy"),
-    "compare": ("experiments.compare", "compare"),
-    "litmus": ("experiments.litmus_report.train", "litmus"),
 }
 _SUBMODULES = {
     "capture": "jaxformer.capture",

@@ -23,10 +23,7 @@ FILES = [
     if file not in HUB
 ]
 # Modules that make the config of a user's task before they build it.
-MAKERS = [
-    ROOT / "experiments" / name
-    for name in ("anatomy_report/sources.py", "anatomy_report/subject.py", "litmus_report/train.py")
-]
+MAKERS = [ROOT / "experiments/anatomy_report" / name for name in ("sources.py", "subject.py")]
 INSIDE = [ROOT / "jaxformer/build.py", *(ROOT / "experiments/recipes").glob("*.py"), *MAKERS]
 
 

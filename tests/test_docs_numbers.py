@@ -5,9 +5,10 @@ import re
 import pytest
 
 from experiments.cli.flags import ROOT
-from experiments.ledger.record_numbers import read_side, record_number
+from experiments.ledger.record_numbers import read_side
 from experiments.ledger.rules import Rule
-from experiments.ledger.statistics import minus
+from jaxformer.stats.differences import minus
+from jaxformer.stats.members import record_number
 
 # "+.413 +- .008", also over the end of a line; a percentage counts as it is written.
 NUMBER = re.compile(

@@ -21,6 +21,8 @@ PACKAGES = {
 # The packages of jaxformer that each of them may import.
 LAYERS = {
     "core": set(),
+    "stats": {"core"},
+    "report": {"core"},
     "runtime": {"core", "io"},
     "io": {"core", "runtime"},
     "models": {"core", "io", "runtime"},
@@ -29,6 +31,10 @@ LAYERS = {
     "interp": {"core", "io", "runtime", "models"},
     "training": {"core", "io", "runtime", "models", "data", "tasks", "interp"},
     "planning": {"core", "io", "models", "tasks", "training"},
+    "studies": {
+        *("core", "stats", "report", "io", "runtime", "models", "data", "tasks", "interp"),
+        *("training", "build", "loading", "api"),
+    },
 }
 HEAVY = {"tensorflow_datasets", "tensorflow", "transformers", "torch", "matplotlib", "numpyro"}
 MAX_ROOT_MODULES = 6

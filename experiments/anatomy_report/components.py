@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from experiments.anatomy_report.effect import Effect
 from experiments.anatomy_report.inside import Inside
-from experiments.ledger.multiplicity import benjamini_hochberg
-from experiments.ledger.statistics import LEVEL
+from jaxformer.stats.differences import LEVEL
+from jaxformer.stats.multiplicity import benjamini_hochberg
 
 # Sentences state effects of these methods only. The most direct method is first.
 STATED = ("mean ablation", "resampling", "patching", "direct")

@@ -18,18 +18,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from experiments.anatomy_report.parts import FROZEN, REMOVED, Variant
-from experiments.ledger.multiplicity import benjamini_hochberg
-from experiments.ledger.record_numbers import record_number
-from experiments.ledger.statistics import (
+from jaxformer.core.errors import UserError
+from jaxformer.stats.differences import (
     ABOVE,
     LEVEL,
     UNDECIDED,
     Difference,
     Number,
     difference,
+    mean_and_sem,
     p_value,
 )
-from jaxformer.core.errors import UserError
+from jaxformer.stats.members import record_number
+from jaxformer.stats.multiplicity import benjamini_hochberg
 
 MARGIN = 0.05  # share of the lead that a network that is "no worse" may lose
 LOOKS = 3  # how often a cell is judged at most
@@ -184,12 +185,8 @@ def score_number(
         }
         for seed, score in score_of_seed.items()
     ]
-    values = [score[0] for score in score_of_seed.values()]
-    n, mean = len(values), sum(values) / len(values)
-    sem = math.nan
-    if n > 1:
-        sem = math.sqrt(sum((value - mean) ** 2 for value in values) / (n - 1) / n)
-    number = record_number({"mean": mean, "sem": sem, "n": n}, members, metric)
+    mean, sem = mean_and_sem([score[0] for score in score_of_seed.values()])
+    number = record_number({"mean": mean, "sem": sem, "n": len(members)}, members, metric)
     return number if metric != "loss" else negative(number)
 
 

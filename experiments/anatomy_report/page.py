@@ -12,8 +12,8 @@ from experiments.anatomy_report.parts import ONLY
 from experiments.anatomy_report.sentences import score_text, unbroken
 from experiments.anatomy_report.text_tables import columns
 from experiments.anatomy_report.views import views
-from experiments.site import svg
 from jaxformer.core.text_format import duration
+from jaxformer.report import svg
 
 if TYPE_CHECKING:
     from experiments.anatomy_report.report import Report

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.papers.associations.next_token import first_token, tab_separated
 from jaxformer.core.errors import UserError, check_range, one_line
 from jaxformer.core.settings import DataSettings
+from jaxformer.interp.prompts import first_token, tab_separated
 from jaxformer.tasks.language import NextToken
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import Batch, Task

@@ -16,9 +16,9 @@ from experiments.anatomy_report.inside import Inside
 from experiments.anatomy_report.judge import Table
 from experiments.anatomy_report.sentences import Sentence
 from experiments.anatomy_report.text_tables import effects_text, text_table
-from experiments.cli.describe import csv_text
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import write_atomically, write_json
+from jaxformer.report.tables import csv_text
 
 NOTHING_DECIDED = "Nothing is decided yet: more seeds or prompts are needed."
 

@@ -13,7 +13,7 @@ from experiments.anatomy_report.parts import (
     QUERIES_KEYS,
     REMOVED,
 )
-from experiments.ledger.statistics import Number
+from jaxformer.stats.differences import Number
 
 PLURALS = (QUERIES_KEYS, "values", "norms", "positions")
 BRANCH_OF = {  # the branch that contains a part

@@ -1,8 +1,6 @@
 """Printed tables: the parameters of a run with their labels, and its results."""
 
-import csv
-import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ from rich.table import Table
 from jaxformer.core.label_table import label_table
 from jaxformer.core.text_format import counted, number, with_error
 from jaxformer.io.run_folder import Workdir
+from jaxformer.report.tables import shown_metrics
 from jaxformer.training.setup import Setup
 
 MEANINGS = {
@@ -25,7 +24,6 @@ MEANINGS = {
     "waiting_share": "share of the time in which the device waited for data",
     "share_of_matmul": "speed relative to one large matrix product",
 }
-HIDDEN_METRICS = ("trained_share", "waiting_share", "share_of_matmul")
 # Tables are printed at this width even on a narrower terminal, because rich would cut numbers off.
 LEAST_TABLE_WIDTH = 72
 
@@ -79,21 +77,6 @@ def run_title(result: Mapping[str, Any]) -> str:
     return ", ".join([config["name"], *arguments, counted(len(result["seeds"]), "seed")])
 
 
-def shown_metrics(names: Iterable[str]) -> list[str]:
-    """Returns the metrics without those of groups, unseen examples and costs.
-
-    Returns all metrics if none is left.
-    """
-    names = list(names)
-
-    def is_shown(name: str) -> bool:
-        metric, slash, _ = name.partition("/")
-        is_group = bool(slash) and metric in names
-        return not (is_group or name.endswith("_unseen") or name in HIDDEN_METRICS)
-
-    return list(filter(is_shown, names)) or names
-
-
 def meaning(metric: str) -> str:
     """Returns what a metric measures, or "" for a metric that only its task defines."""
     if metric.endswith("_unseen"):
@@ -106,36 +89,12 @@ def short_path(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def csv_text(rows: Iterable[Iterable[Any]]) -> str:
-    """Returns rows as CSV. Cells are escaped so that no spreadsheet evaluates one as a formula."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(map(_escape_formula, row) for row in rows)
-    return text.getvalue()
-
-
-def _escape_formula(cell: Any) -> Any:
-    """Prepends an apostrophe to a text that begins like a formula and is no number."""
-    if not (isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r"))):
-        return cell
-    try:
-        complex(cell)
-    except ValueError:
-        return cell if cell == "-" else f"'{cell}"
-    return cell
-
-
 def show(table: Table, width: int = 120) -> None:
     """Prints a table. `width` counts characters and applies unless stdout is a terminal."""
     terminal = Console()
     if terminal.is_terminal:
         width = max(terminal.width, LEAST_TABLE_WIDTH)
     Console(width=width).print(table)
-
-
-def label(variant: str) -> str:
-    """Returns the name of a variant for tables, such as "Frozen-QK" for "frozen_qk"."""
-    spellings = {"qk": "QK", "mlp": "MLP", "mixit": "MixiT"}
-    return "-".join(spellings.get(part, part.capitalize()) for part in variant.split("_"))
 
 
 def differing_settings(settings: int) -> str:

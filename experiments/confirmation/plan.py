@@ -4,24 +4,25 @@ A plan is valid as long as the cells and rules of its rows, the configs of its r
 that judge stay as they were when the plan was made.
 """
 
-import ast
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from experiments.cli import flags
-from experiments.ledger import multiplicity, record_numbers, rules, statistics
+from experiments.confirmation.judging_code import is_unchanged
+from experiments.ledger import multiplicity, record_numbers, rules
 from experiments.ledger.item import Item, Paper
 from jaxformer import build
 from jaxformer.core.errors import UserError, unknown
 from jaxformer.io.atomic_files import dumps, write_atomically
 from jaxformer.io.run_folder import config_hash
+from jaxformer.stats import differences, members
+from jaxformer.stats import multiplicity as corrections
 
 SCHEMA = 1
-JUDGING_MODULES = (statistics, record_numbers, rules, multiplicity)
+JUDGING_MODULES = (differences, members, record_numbers, rules, corrections, multiplicity)
 
 
 class PlannedRow(NamedTuple):
@@ -109,7 +110,7 @@ def _row_of_json(row: Mapping[str, Any]) -> PlannedRow:
 
 def check(plan: Plan, papers: Mapping[str, Paper]) -> None:
     """Raises UserError if claims, judging code or configs differ from those of the plan."""
-    if code_digest() != plan.code:
+    if not is_unchanged(plan.code, JUDGING_MODULES):
         files = ", ".join(Path(str(module.__file__)).name for module in JUDGING_MODULES)
         raise UserError(
             f"the plan {plan.name} was made with another version of {files}: check out its commit."
@@ -151,19 +152,6 @@ def item_digest(item: Item) -> str:
     )
 
 
-def code_digest(modules: Iterable[ModuleType] = JUDGING_MODULES) -> str:
-    """Returns the hash of the modules that judge, without comments and docstrings."""
-    digest = hashlib.sha256()
-    for module in modules:
-        tree = ast.parse(Path(str(module.__file__)).read_text())
-        for node in ast.walk(tree):
-            body = getattr(node, "body", None)
-            if isinstance(body, list) and body and _is_docstring(body[0]):
-                body[0] = ast.Pass()
-        digest.update(ast.unparse(tree).encode())
-    return digest.hexdigest()[:16]
-
-
 def digest_without_seeds(config: str, overrides: Mapping[str, str]) -> str:
     """Returns the hash of a config with all defaults; it does not depend on the seeds."""
     values = flags.to_dict(flags.load_with_overrides(config, overrides))
@@ -195,7 +183,3 @@ def _as_json(plan: Plan) -> dict[str, Any]:
             for name, run in plan.runs.items()
         },
     }
-
-
-def _is_docstring(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -12,11 +12,12 @@ from typing import Any
 
 from experiments import recipes
 from experiments.cli import flags
+from experiments.confirmation.judging_code import code_digest
 from experiments.confirmation.plan import (
+    JUDGING_MODULES,
     Plan,
     PlannedConfig,
     PlannedRow,
-    code_digest,
     digest_without_seeds,
     item_digest,
     with_hash,
@@ -53,7 +54,7 @@ def make(name: str, rows: Sequence[Row], headlines: Collection[str] = ()) -> Pla
     planned = [_planned_row(row, runs) for row in chosen]
     worth = {p.name: _worth(row, headlines) for p, row in zip(planned, chosen, strict=True)}
     ordered = _staged(_by_worth(planned, runs, worth), runs)
-    return with_hash(Plan(name, tuple(ordered), runs, code_digest(), ""))
+    return with_hash(Plan(name, tuple(ordered), runs, code_digest(JUDGING_MODULES), ""))
 
 
 def seeds_of_row(row: Row) -> tuple[int, str]:

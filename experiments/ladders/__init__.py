@@ -8,6 +8,6 @@
     table.py      the table and the sentences that people read
     picture.py    the effect against the size
 
-The statistics of a line are in `experiments.ledger.trend`, and the ladders of a paper are data in
+The statistics of a line are in `jaxformer.stats.trend`, and the ladders of a paper are data in
 `experiments/papers/PAPER/ladders.py`.
 """

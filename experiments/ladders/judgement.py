@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from experiments.ladders.ladder import LEAST_RUNGS, Ladder, Rung
-from experiments.ledger import trend
 from experiments.ledger.record import Record
-from experiments.ledger.record_numbers import diverged, number_over_seeds, read_side
+from experiments.ledger.record_numbers import read_side
 from experiments.ledger.rules import NOT_RUN, OPEN, Side, of
-from experiments.ledger.statistics import Number
-from experiments.ledger.trend import Estimate
+from jaxformer.stats import trend
+from jaxformer.stats.differences import Number
+from jaxformer.stats.members import diverged, number_over_seeds
+from jaxformer.stats.trend import Estimate
 
 Records = Mapping[str, Sequence[Record]]  # of one size: cell -> its runs
 VERSIONS = ("jax", "jaxlib", "flax", "optax")  # that must be the same at all sizes

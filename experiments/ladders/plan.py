@@ -14,17 +14,19 @@ from typing import Any, NamedTuple
 from experiments import recipes
 from experiments.cli import flags
 from experiments.cli.recipe_table import RECIPES
-from experiments.confirmation.plan import PlannedConfig, code_digest, digest_without_seeds
+from experiments.confirmation.judging_code import code_digest, is_unchanged
+from experiments.confirmation.plan import PlannedConfig, digest_without_seeds
 from experiments.ladders import judgement, rule
 from experiments.ladders.ladder import Ladder, Rung
-from experiments.ledger import record_numbers, statistics, trend
+from experiments.ledger import record_numbers
 from experiments.ledger.item import Cell
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import dumps, json_value, write_atomically
 from jaxformer.io.run_folder import config_hash
+from jaxformer.stats import differences, members, trend
 
 SCHEMA = 1
-JUDGING_MODULES = (statistics, record_numbers, trend, rule, judgement)
+JUDGING_MODULES = (differences, members, record_numbers, trend, rule, judgement)
 
 
 class LadderPlan(NamedTuple):
@@ -80,7 +82,7 @@ def read(file: Path) -> LadderPlan:
 def check(plan: LadderPlan, ladders: Mapping[str, Ladder]) -> None:
     """Raises UserError if ladders, deciding code or configs differ from those of the plan."""
     cure = f"since the plan {plan.name}: check out its commit"
-    if code_digest(JUDGING_MODULES) != plan.code:
+    if not is_unchanged(plan.code, JUDGING_MODULES):
         files = ", ".join(Path(str(module.__file__)).name for module in JUDGING_MODULES)
         raise UserError(f"the code that judges ({files}) has changed {cure}.")
     for name, values in plan.ladders.items():

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from experiments.ledger.rules import HELD, NOT_HELD, OPEN
-from experiments.ledger.trend import Estimate
+from jaxformer.stats.trend import Estimate
 
 KINDS = ("grows", "shrinks", "stays above", "stays below", "vanishes")
 

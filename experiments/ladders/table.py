@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from experiments.ladders.judgement import Judged, Measured, line
 from experiments.ladders.ladder import card_seconds
 from experiments.ledger.rules import NOT_RUN
-from experiments.ledger.trend import Estimate
 from jaxformer.core.text_format import duration
+from jaxformer.stats.trend import Estimate
 
 COLUMNS = (
     "ladder",

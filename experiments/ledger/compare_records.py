@@ -2,7 +2,7 @@
 
 same bits         every digit is equal for every shared seed
 within rounding   the values differ by less than a millionth
-within error      the 95 % interval of the difference contains zero (see statistics.py); shared
+within error      the 95 % interval of the difference contains zero (jaxformer.stats); shared
                   seeds are compared one by one
 differs           the interval excludes zero
 no error is known  the values differ, and a single seed gives no interval
@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from experiments.ledger import tables
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
-from experiments.ledger.record_numbers import record_number
-from experiments.ledger.statistics import UNDECIDED, Difference, difference_on_shared_seeds
+from jaxformer.stats.differences import UNDECIDED, Difference, difference_on_shared_seeds
+from jaxformer.stats.members import record_number
 
 SAME, ROUNDING, WITHIN, DIFFERS = "same bits", "within rounding", "within error", "differs"
 UNKNOWN = "no error is known"

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.cli.describe import csv_text
 from experiments.ledger.validate_record import LARGEST, is_number, read_text
+from jaxformer.report.tables import csv_text
 
 MAX_CURVE_ROWS = 30
 HEAD = ("step", "split", "metric")

@@ -17,7 +17,7 @@ from experiments.ledger.item import (
     config_string,
 )
 from experiments.ledger.record import Record, address, at_the_edge, key
-from experiments.ledger.record_numbers import diverged, read_side
+from experiments.ledger.record_numbers import read_side
 from experiments.ledger.rules import (
     DEFINITION,
     DIVERGED,
@@ -28,6 +28,7 @@ from experiments.ledger.rules import (
     overall,
 )
 from jaxformer.core.errors import UserError, unknown
+from jaxformer.stats.members import diverged
 
 
 class Row(NamedTuple):

@@ -10,27 +10,9 @@ from collections.abc import Callable, Sequence
 
 from experiments.ledger.item import Item
 from experiments.ledger.rules import Finding
+from jaxformer.stats.multiplicity import benjamini_hochberg, holm
 
 PRIMARY, SECONDARY = "primary", "secondary"
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Returns adjusted p values: the largest of p_(i) (n - i) up to each rank."""
-    n, largest, adjusted = len(p_values), 0.0, [0.0] * len(p_values)
-    for rank, i in enumerate(sorted(range(n), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, p_values[i] * (n - rank)))
-        adjusted[i] = largest
-    return adjusted
-
-
-def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """Returns q values: the smallest of p_(i) n / i from each rank on."""
-    n, smallest, adjusted = len(p_values), 1.0, [1.0] * len(p_values)
-    descending = sorted(range(n), key=p_values.__getitem__, reverse=True)
-    for rank, i in zip(range(n, 0, -1), descending, strict=True):
-        smallest = min(smallest, p_values[i] * n / rank)
-        adjusted[i] = smallest
-    return adjusted
 
 
 def with_q_values(judged: Sequence[tuple[Item, Sequence[Finding]]]) -> list[list[Finding]]:

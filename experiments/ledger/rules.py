@@ -5,7 +5,7 @@ An item has rules {"sentence": above(left, right)}. A side is a constant or a me
 cell may omit the cell: "loss" is a metric and `trivial("", "guess")` a baseline of this cell.
 
 A rule holds if the whole 95 % interval of the difference satisfies it, and fails if the whole
-interval contradicts it. Otherwise its verdict is "cannot tell yet" (see `statistics.difference`).
+interval contradicts it. Otherwise its verdict is "cannot tell yet" (see `jaxformer.stats`).
 
 An item holds if all its rules hold. It fails if a rule fails whose p value stays below .05 when it
 is multiplied by the number of rules (Holm), because the worst of many rules fails by chance.
@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from experiments.ledger.statistics import (
+from jaxformer.stats.differences import (
     ABOVE,
     BELOW,
     LEVEL,

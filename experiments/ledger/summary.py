@@ -6,7 +6,7 @@ from experiments.ledger.item import EASY, OURS, OUTSIDE
 from experiments.ledger.ledger import Row
 from experiments.ledger.multiplicity import PRIMARY, SECONDARY
 from experiments.ledger.rules import HELD, MISSING, NOT_HELD, NOT_RUN, OPEN
-from experiments.ledger.statistics import LEVEL
+from jaxformer.stats.differences import LEVEL
 
 LEADS = {
     HELD: "Held",

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from experiments.cli import flags
-from experiments.cli.describe import csv_text
 from experiments.ledger import power
 from experiments.ledger.item import config_string
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_RUN, OPEN, Finding, Side, overall
 from jaxformer.core.text_format import number, with_error
+from jaxformer.report.tables import csv_text
+from jaxformer.stats.power import POWER
 
 COLUMNS = ("cell", "metric", "published", "measured", "sem", "n", "baseline", "scale", "verdict")
 MORE_COLUMNS = ("baseline_name", "commit", "record")  # further columns of the CSV
@@ -135,7 +136,7 @@ def how_to_decide(row: Row) -> str:
     if not seeds:
         return ""
     return (
-        f"{seeds} new seeds would decide it with a probability of {100 * power.POWER:.0f} %, if "
+        f"{seeds} new seeds would decide it with a probability of {100 * POWER:.0f} %, if "
         "the true differences are those that were observed."
     )
 

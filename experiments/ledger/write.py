@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from experiments.cli.describe import csv_text
 from experiments.cli.flags import WORKSPACE
 from experiments.ledger import curves, validate_record
 from experiments.ledger.record import SCHEMA, run_name
@@ -25,6 +24,7 @@ from jaxformer.core.errors import UserError, one_line
 from jaxformer.io import npz_store
 from jaxformer.io.atomic_files import dumps, write_atomically
 from jaxformer.io.run_folder import Workdir
+from jaxformer.report.tables import csv_text
 
 RESULTS = WORKSPACE / "results"
 SUFFIXES = (".json", ".curves.csv", ".png", ".csv")

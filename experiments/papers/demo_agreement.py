@@ -1,7 +1,7 @@
 """Tests that recorded full runs show the same results as the small runs of the demo."""
 
-from experiments.ledger.statistics import ABOVE, Number, difference
 from experiments.papers.sentences import Runs, baseline, longest, number
+from jaxformer.stats.differences import ABOVE, Number, difference
 
 MAX_DISTANCE = 0.05  # Kolmogorov-Smirnov distance between the laws of networks and equation
 MIN_SHARE = 0.9  # share of the networks that lie on the predicted side of the border

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from experiments.cli.describe import label
 from experiments.papers import demo_agreement, sentences
+from jaxformer.studies.variants import label
 
 
 class Part(NamedTuple):

@@ -21,6 +21,7 @@ from jaxformer.runtime.figure_style import (
     label_panel,
     set_title,
 )
+from jaxformer.stats import standard_error
 
 __all__ = [
     "COLOURS",
@@ -85,7 +86,7 @@ def row(columns: int, size: tuple[float, float], **shared):
 def means(axis, x, values_SxK: np.ndarray, **style) -> None:
     """Draws means over seeds with standard errors; a single seed has no error bar."""
     n = len(values_SxK)
-    error = values_SxK.std(0, ddof=1) / n**0.5 if n > 1 else None
+    error = standard_error(values_SxK) if n > 1 else None
     axis.errorbar(x, values_SxK.mean(0), error, **DOT | style)
 
 

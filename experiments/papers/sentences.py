@@ -7,11 +7,9 @@ raises KeyError if a run or a number is missing.
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from experiments.cli.describe import label
-from experiments.ledger.record_numbers import record_number
-from experiments.ledger.statistics import BELOW, Number, difference
 from experiments.papers.two_failure_modes.claims_trained import LEARNS_NOTHING
-from jaxformer.core.text_format import counted
+from jaxformer.stats.differences import BELOW, Number, difference
+from jaxformer.stats.members import record_number
 
 # Records by cell, or the content of result.json as objects with the same attributes.
 Runs = Mapping[str, Any]
@@ -165,50 +163,3 @@ FINDINGS = (
     Finding("associations", "Figure 3, the paper's sizes", noise),
     Finding("attention_paths", "Figure 2c, bottom", order_parameter),
 )
-
-# Outcome of the litmus test -> sentence. experiments/litmus_report/rule.py groups the outcomes to
-# verdicts.
-NEEDED = "{task} needs attention that looks at the content"
-LITMUS = {
-    "at chance": "{task} cannot be told at this scale: Standard does not beat the trivial "
-    "predictor ({guess})",
-    "wide errors": "{task} cannot be told: the error bars hide a difference; take more seeds",
-    "not needed": "{task} does not need attention that looks at the content",
-    "helps": "attention that looks at the content helps {task}: MixiT gets {way:.0f} % of the way "
-    "from the trivial predictor ({guess}) to Standard",
-    "needed": NEEDED,
-    "needed, random is enough": f"{NEEDED}, and random queries and keys are enough",
-    "needed, random helps": f"{NEEDED}, and random queries and keys go part of the way",
-    "needed, must be learned": f"{NEEDED}, and queries and keys must be learned",
-}
-
-
-def litmus(
-    task: str,
-    outcome: str,
-    accuracies: Mapping[str, Number],
-    trivial: tuple[str, float],
-    seeds: int,
-    tuned: bool,
-) -> str:
-    """Returns the sentence of a litmus test.
-
-    Args:
-        task: the name of the task.
-        outcome: a key of LITMUS.
-        accuracies: the accuracy of each variant.
-        trivial: the name and the accuracy of the best trivial predictor.
-        seeds: the seeds of each variant.
-        tuned: whether a learning rate was chosen among several.
-    """
-    guess, chance = trivial[0].replace("_", " "), trivial[1]
-    lead = accuracies["standard"].mean - chance
-    way = 100 * (accuracies["mixit"].mean - chance) / lead if lead else 0.0
-    sentence = LITMUS[outcome].format(task=task, guess=guess, way=way)
-    scores = ", ".join(
-        f"{label(variant)} {100 * score.mean:.1f} ± {100 * score.error:.1f} %"
-        for variant, score in accuracies.items()
-    )
-    untuned = "" if tuned else "; one learning rate each"
-    seeds_text = counted(seeds, "seed")
-    return f"{sentence} ({scores}; {guess} {100 * chance:.1f} %; {seeds_text}{untuned})."

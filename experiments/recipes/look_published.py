@@ -12,6 +12,7 @@ from experiments.papers.associations import next_token
 from jaxformer import capture, lens, plots
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import number
+from jaxformer.interp.prompts import first_token
 
 WEIGHTS = r"block_\d+/attn/weights"
 SHOWN_HEADS = 12  # the number of heads in the printed table
@@ -52,7 +53,7 @@ def print_tables(activations: Look, tokenizer: Any, target: str) -> None:
       target: a token whose probability and rank are printed, or "".
     """
     columns = ["block", "likeliest next token", "p"]
-    token, note = next_token.first_token(tokenizer, target) if target else (None, "")
+    token, note = first_token(tokenizer, target) if target else (None, "")
     if token is not None:
         columns += [f"p of {tokenizer.show(token)}", "rank"]
     table = Table(*columns, box=None, pad_edge=False)
@@ -87,7 +88,7 @@ def draw(activations: Look, tokenizer: Any, folder: Path, target: str) -> list[P
     folder.mkdir(parents=True, exist_ok=True)
     lens_file, map_file = folder / "lens.png", folder / "attention.png"
     if target:
-        token, _ = next_token.first_token(tokenizer, target)
+        token, _ = first_token(tokenizer, target)
         log_p_LxT, label = activations.log_p_LxTxV[..., token], f"p of {tokenizer.show(token)}"
     else:
         log_p_LxT, label = activations.log_p_LxTxV.max(-1), "p of the likeliest token"

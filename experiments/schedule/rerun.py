@@ -12,7 +12,7 @@ from rich.table import Table
 
 from experiments import recipes
 from experiments.cli import flags
-from experiments.cli.describe import csv_text, show
+from experiments.cli.describe import show
 from experiments.ledger import compare_records, read, write
 from experiments.ledger.item import Paper
 from experiments.ledger.ledger import Row, config_string, ledger
@@ -23,6 +23,7 @@ from experiments.schedule.planning import PaperItem
 from experiments.schedule.running import remaining_seconds
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import write_atomically
+from jaxformer.report.tables import csv_text
 
 HEADS = ("cell", "metric", "rerun", "recorded", "paper", "difference", "verdict")
 TABLE = "again.csv"  # the file of the comparison

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from experiments.cli import describe
-from experiments.cli.describe import csv_text
-from experiments.ledger.record_numbers import number_over_seeds
-from experiments.ledger.statistics import UNDECIDED, Number, difference_on_shared_seeds
 from experiments.schedule.grids import RATE, Run
 from experiments.schedule.jobs import Job
 from jaxformer.core.text_format import with_error
 from jaxformer.io.atomic_files import write_atomically
 from jaxformer.io.run_folder import Workdir
+from jaxformer.report.tables import csv_text
+from jaxformer.stats.differences import UNDECIDED, Number, difference_on_shared_seeds
+from jaxformer.stats.members import number_over_seeds
 from jaxformer.training.result import validated
 
 MAX_SHOWN_ROWS = 40  # printed rows; the file has all rows

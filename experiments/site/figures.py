@@ -8,10 +8,10 @@ from configs.common import VARIANTS
 from experiments.ledger import tables
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
-from experiments.site import svg
 from experiments.site.arrays import table_of
 from experiments.site.picture import image
-from experiments.site.svg import Axis, Series
+from jaxformer.report import svg
+from jaxformer.report.svg import Axis, Series
 
 FIGURE_RECIPES = ("solve", "recall", "posterior", "oneshot", "look")  # their runs draw a figure
 NUMBER = re.compile(r"=[\d.]+(?=,|$)")  # the value of a config's argument that is a number

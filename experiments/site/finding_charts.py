@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from experiments.ledger.statistics import Number
 from experiments.papers.sentences import Runs, baseline, longest, number
-from experiments.site import svg
 from jaxformer.core.text_format import with_error
+from jaxformer.report import svg
+from jaxformer.stats.differences import Number
 
 CARD_WIDTH = 330  # in the units of svg.py
 

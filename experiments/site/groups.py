@@ -6,9 +6,9 @@ from typing import NamedTuple
 from configs.common import VARIANTS
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
-from experiments.site import svg
 from experiments.site.figures import Figure, by_category, colour_of
-from experiments.site.svg import Series
+from jaxformer.report import svg
+from jaxformer.report.svg import Series
 
 GROUP = re.compile(r"accuracy/(?P<name>\w+)=(?P<label>(?P<low>\d+)(-\d+)?)$")
 

@@ -9,10 +9,10 @@ from experiments.cli.flags import ROOT
 from experiments.confirmation.published import Confirmations
 from experiments.ledger import summary, tables
 from experiments.ledger.ledger import Row
-from experiments.ledger.record_numbers import record_number
 from experiments.papers.sentences import longest
 from experiments.site import confirmation_lines
 from jaxformer.core.errors import UserError, one_line
+from jaxformer.stats.members import record_number
 
 LEDGER = ("<!-- ledger -->", "<!-- /ledger -->")
 NUMBERS = ("<!-- numbers -->", "<!-- /numbers -->")

@@ -8,7 +8,7 @@ from html import escape
 
 from experiments.ledger.ledger import Row
 from experiments.ledger.rules import HELD, NOT_HELD, Finding, Rule, Side
-from experiments.ledger.statistics import Difference
+from jaxformer.stats.differences import Difference
 
 HEADS = {HELD: "why it held", NOT_HELD: "why it did not hold"}
 

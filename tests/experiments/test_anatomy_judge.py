@@ -8,8 +8,8 @@ import pytest
 from experiments.anatomy_report import judge, parts, sentences
 from experiments.anatomy_report.judge import NO_WORSE, OPEN, WORSE, Cell
 from experiments.anatomy_report.parts import FIXED_MIXING, FROZEN, METHODS, ONLY, REMOVED, Variant
-from experiments.ledger.statistics import Number, difference
 from jaxformer.core.errors import UserError
+from jaxformer.stats.differences import Number, difference
 
 WHOLE = Variant(parts.WHOLE, parts.WHOLE)
 NAMES = [part.name for part in parts.PARTS]

@@ -191,8 +191,8 @@ def test_a_changed_plan_rule_config_code_or_result_is_one_line(planned, tmp_path
     monkeypatch.setattr(plan, "digest_without_seeds", lambda *_: "other")
     with pytest.raises(UserError, match=r"the config configs/mixit/retrieval.py.* has changed"):
         plan.check(made, PAPERS)
-    monkeypatch.setattr(plan, "code_digest", lambda: "other")
-    with pytest.raises(UserError, match=r"was made with another version of statistics\.py"):
+    monkeypatch.setattr(plan, "JUDGING_MODULES", plan.JUDGING_MODULES[:-1])
+    with pytest.raises(UserError, match=r"was made with another version of differences\.py"):
         plan.check(made, PAPERS)
 
 

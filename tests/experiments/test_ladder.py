@@ -13,13 +13,14 @@ from experiments.ladders import judgement, plan, runs, table
 from experiments.ladders.judgement import Measured
 from experiments.ladders.ladder import Ladder, Rung, over
 from experiments.ladders.rule import Trend
-from experiments.ledger import trend, validate_record
+from experiments.ledger import validate_record
 from experiments.ledger.item import Cell
 from experiments.ledger.rules import HELD, NOT_HELD, NOT_RUN, OPEN, Side, of
-from experiments.ledger.statistics import Number
 from experiments.papers import PAPERS
 from experiments.papers.ladders import LADDERS
 from jaxformer.core.errors import UserError
+from jaxformer.stats import trend
+from jaxformer.stats.differences import Number
 from tests.experiments.made_up import population
 
 CELLS = {

@@ -12,14 +12,14 @@ import jaxformer
 from configs import common
 from experiments import litmus
 from experiments.cli import flags
-from experiments.ledger.statistics import Number
-from experiments.litmus_report import rule
-from experiments.litmus_report.rule import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED, Trained
 from experiments.schedule import launch, running
 from experiments.schedule.launch import Outcome
 from jaxformer import api
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import write_json
+from jaxformer.stats.differences import Number
+from jaxformer.studies.litmus import rule
+from jaxformer.studies.litmus.rule import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED, Trained
 from jaxformer.tasks.retrieval import Retrieval
 from tests.experiments import pretended
 

@@ -12,11 +12,11 @@ from experiments import report
 from experiments.cli import flags
 from experiments.ledger import read, validate_record
 from experiments.ledger.record import run_name
-from experiments.ledger.record_numbers import record_number
 from experiments.ledger.rules import DIVERGED
 from experiments.papers import PAPERS
 from experiments.run import main
 from experiments.site import results_pages
+from jaxformer.stats.members import record_number
 from tests.experiments.conftest import TINY
 
 

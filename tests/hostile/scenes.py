@@ -10,6 +10,7 @@ from pathlib import Path
 
 from experiments import prepare
 from experiments.confirmation import plan
+from experiments.confirmation.judging_code import code_digest
 from experiments.ledger.item import Cell, Item, Paper
 from experiments.ledger.rules import above, of
 from jaxformer.models.pretrained import tiny
@@ -116,7 +117,9 @@ def write_plan(folder: Path) -> None:
     row = plan.PlannedRow(
         "p", "Table 1", plan.item_digest(CLAIMS.items[0]), "held", "r", 5, "", "A", {"a": names}
     )
-    plan.write(plan.with_hash(plan.Plan("t", (row,), runs, plan.code_digest(), "")), folder)
+    plan.write(
+        plan.with_hash(plan.Plan("t", (row,), runs, code_digest(plan.JUDGING_MODULES), "")), folder
+    )
 
 
 TEMPLATES = {

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxformer.stats import standard_error
 from theory.advise.question import Question
 from theory.signal.architecture import Architecture
 from theory.signal.backward import backward
@@ -33,7 +34,7 @@ def check(question: Question, net: Architecture) -> dict[str, Any]:
     return {
         "seeds": N_SEEDS,
         "cosine": float(cosine.mean()),
-        "cosine_error": float(cosine.std(ddof=1) / N_SEEDS**0.5),
+        "cosine_error": float(standard_error(cosine)),
         "cosine_by_layer": layers.cosine.mean(0).tolist(),
         "predicted_cosine": float(forward(net, *question.inputs).cosine[-1]),
         "keys": _fewest_keys(layers.entropy),

@@ -23,6 +23,7 @@ from experiments.papers.outcome import Outcome, exact
 from jaxformer import lens, surgery
 from jaxformer.core import paths
 from jaxformer.core.errors import NotFiniteError, check_choice
+from jaxformer.interp.prompts import first_token
 from jaxformer.training.metrics import over_seeds
 
 MATRICES = r"block_\d+/mlp/in"
@@ -54,7 +55,7 @@ def measure_chosen_layer(
     """
     with jax.enable_x64(False):
         model, params, tokenizer = published.open_model(source, "", seed, dtype)
-        the_token, _ = next_token.first_token(tokenizer, paper_prompts.GENERIC)
+        the_token, _ = first_token(tokenizer, paper_prompts.GENERIC)
 
         def encoded(kind: str) -> PromptBatch:
             prompts = paper_prompts.prompts_of(kind, sentences, seed, tokenizer)

@@ -28,6 +28,7 @@ from jaxformer import loading, surgery
 from jaxformer.core import paths
 from jaxformer.core.config_fields import DTYPES
 from jaxformer.core.errors import NotFiniteError, UserError, check_choice
+from jaxformer.interp.prompts import first_token
 from jaxformer.models.pretrained import Pretrained, describe, folder, hub, load_folder, text, tiny
 from jaxformer.training.metrics import over_seeds
 
@@ -183,7 +184,7 @@ def _measure_revision(
     batch = next_token.encode(tokenizer, [p.text for p in prompts], [p.target for p in prompts])
 
     def first_tokens(words: Sequence[str]) -> np.ndarray:
-        return np.array([next_token.first_token(tokenizer, word)[0] for word in words])
+        return np.array([first_token(tokenizer, word)[0] for word in words])
 
     tokens = {"target": batch.targets_B}
     for word in (paper_prompts.GENERIC, *settings.get("followed", ())):

@@ -14,6 +14,7 @@ from experiments.papers import plots
 from experiments.papers.attention_paths import problem
 from experiments.papers.attention_paths.problem import Datasets, Example
 from experiments.papers.outcome import Outcome
+from jaxformer.stats import standard_error
 from theory.attention_paths.kernel import kernel_alignment, kernel_of_U
 
 NARROW, WIDE = 10, 1000  # widths N; the names of metrics contain them
@@ -108,7 +109,7 @@ def draw_datasets(arrays, designs: Sequence[str], noises: Sequence[float]):
         axis.axhline(0, color="0.4", lw=0.8)
     over_combined = 100 * arrays["gain/N=10 over good + denoising"]
     n_sets = len(over_combined)
-    error = over_combined.std(ddof=1) / n_sets**0.5
+    error = standard_error(over_combined)
     over_limit = 100 * arrays["gain/N=10 over GP limit"]
     plots.add_finding(
         figure,

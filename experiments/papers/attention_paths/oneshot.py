@@ -7,11 +7,11 @@ heads, P of the kernel's components.
 
 import numpy as np
 
-from experiments.ledger.statistics import half_width
 from experiments.papers import plots
 from experiments.papers.attention_paths.problem import path_names
 from experiments.papers.attention_paths.resemblance import correlation
 from experiments.papers.attention_paths.study import LEADING, width_name
+from jaxformer.stats.differences import half_width
 from jaxformer.training.metrics import Mean, over_seeds
 
 

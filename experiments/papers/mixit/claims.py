@@ -8,7 +8,6 @@ do not decide the verdict. In a row with one cell a bare string is a metric of t
 
 import functools
 
-from experiments.cli.describe import label
 from experiments.ledger.item import CHANCE, EASY, MISPRINT, MOVED, OURS, Cell, Item, Paper
 from experiments.ledger.rules import (
     above,
@@ -35,6 +34,7 @@ from experiments.papers.mixit.claims_common import (
 )
 from experiments.papers.mixit.claims_definitions import GRID, OPTIMA, VARIANTS
 from experiments.papers.mixit.claims_theory import PRINTED_VARIANCE
+from jaxformer.studies.variants import label
 
 # Baselines: trivial predictors from parts of the input.
 BY_POSITION_AND_TOKEN = "by_position_and_token"

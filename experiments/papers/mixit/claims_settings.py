@@ -13,7 +13,6 @@ were written after some numbers of the row were known.
 
 import functools
 
-from experiments.cli.describe import label
 from experiments.ledger.item import CODE_DIFFERS, OURS, Cell, Item
 from experiments.ledger.rules import above, near, of, seeds_that_reach
 from experiments.papers.mixit.claims_common import (
@@ -30,6 +29,7 @@ from experiments.papers.mixit.claims_common import (
     reaches,
     small,
 )
+from jaxformer.studies.variants import label
 
 # Numbers of these tasks were known before the rules were written.
 LATE_TASKS = ("retrieval", "dyck", "addition")

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from experiments.cli.describe import label
 from experiments.ledger.item import CHANCE, OURS, Cell, Item
 from experiments.ledger.rules import (
     Rule,
@@ -25,6 +24,7 @@ from experiments.papers.mixit.claims_common import (
     unseen,
 )
 from experiments.papers.mixit.claims_text import YELP_HEADS
+from jaxformer.studies.variants import label
 
 # `late=True`: the rules were written after numbers were known. M: key-value pairs, V: symbols.
 PAIRS = (4, 8, 12, 16, 20, 24)

@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxformer.models.attention import attention_scores, attention_weights
 from jaxformer.models.layers import rms_normalise
+from jaxformer.stats import standard_error
 
 LARGE_T = 1e8  # a length at which the exact theory still differs from the limit
 MIN_ROWS = 16  # for a standard error
@@ -86,7 +87,7 @@ def overlap_of_rows(rng, beta: float, T: int, rows: int) -> tuple[float, float]:
         scores = beta * np.log(T) ** 0.5 * rng.standard_normal(T)
         a = np.exp(scores - scores.max())
         values.append(np.sum(a**2) / np.sum(a) ** 2)
-    return float(np.mean(values)), float(np.std(values, ddof=1) / len(values) ** 0.5)
+    return float(np.mean(values)), float(standard_error(np.array(values)))
 
 
 def entropy(A_TxT: np.ndarray) -> float:

@@ -2,9 +2,9 @@
 
 from experiments.ledger.item import SMALLER, Item
 from experiments.ledger.rules import HELD, NOT_HELD
-from experiments.ledger.statistics import Number
 from experiments.papers import PAPERS
 from experiments.papers.associations import claims_sizes
+from jaxformer.stats.differences import Number
 
 RECALL, PATHS, SIGNAL = (
     {item.name: item for item in PAPERS[name].items}

@@ -4,8 +4,8 @@ import math
 
 from experiments.ledger.item import Item
 from experiments.ledger.rules import HELD, NOT_HELD, Rule
-from experiments.ledger.statistics import Number
 from experiments.papers import PAPERS
+from jaxformer.stats.differences import Number
 
 ITEMS = {item.name: item for name in ("mixit", "random_attention") for item in PAPERS[name].items}
 ERROR = 0.002  # between seeds, and of the test set

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from experiments.ledger.rules import HELD, NOT_HELD, OPEN
-from experiments.ledger.statistics import Number, mean_of
 from experiments.papers import PAPERS
 from experiments.papers.associations import recall_summary
 from experiments.papers.attention_paths import resemblance as shared
+from jaxformer.stats.differences import Number, mean_of
 from jaxformer.tasks.task import Batch
 
 

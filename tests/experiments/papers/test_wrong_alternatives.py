@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.ledger.rules import HELD, NOT_HELD
-from experiments.ledger.statistics import Number
 from experiments.papers.mixit.claims_theory import follow_sde
 from experiments.papers.mixit.sde_paths import ks, quantities
 from experiments.papers.two_failure_modes import claims_weight_laws, weight_laws
 from jaxformer.models.encoder import EncoderSpec
+from jaxformer.stats.differences import Number
 from theory import covariance_sde as cs
 
 NOISE = Number(1.63 * (2 / 4000) ** 0.5)  # exceeded by two samples of one distribution in 1 %

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from experiments.site.svg import BOTTOM, LEFT, RIGHT, TOP, Axis, Scale, Series, line_chart
+from jaxformer.report.svg import BOTTOM, LEFT, RIGHT, TOP, Axis, Scale, Series, line_chart
 
 
 def line(label, y, error=0.01):

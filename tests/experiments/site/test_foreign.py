@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cli import describe
 from experiments.ledger import read
 from experiments.ledger.ledger import ledger
 from experiments.site import html, results_pages
 from experiments.site.html import page
 from jaxformer.io.atomic_files import dumps, write_json
+from jaxformer.report.tables import csv_text
 from tests.experiments import made_up
 from tests.experiments.site.reader import Reader
 
@@ -128,6 +128,6 @@ def test_no_text_of_a_record_becomes_markup(tmp_path):
 
 def test_no_cell_of_a_table_becomes_a_formula():
     rows = [["=1+1", "@SUM(A1)", "+a", "-b", "\t=1", "-0.5", "-inf", "-", "1e-3", "+2", "a=b"]]
-    cells = next(csv.reader(io.StringIO(describe.csv_text(rows))))
+    cells = next(csv.reader(io.StringIO(csv_text(rows))))
     assert cells[:5] == ["'=1+1", "'@SUM(A1)", "'+a", "'-b", "'\t=1"]
     assert cells[5:] == rows[0][5:]

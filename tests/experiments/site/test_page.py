@@ -18,11 +18,11 @@ from experiments.ledger.item import CHANCE, LATE, SMALLER
 from experiments.ledger.ledger import ledger
 from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_HELD, OPEN, SHOWN
-from experiments.ledger.statistics import Number
 from experiments.papers import PAPERS
 from experiments.site import figures, results_pages
 from experiments.site.html import page
 from experiments.site.section import section
+from jaxformer.stats.differences import Number
 from tests.experiments import made_up
 from tests.experiments.site.reader import Reader
 

@@ -7,8 +7,8 @@ import pytest
 from experiments.ledger.item import Cell, Item, Paper
 from experiments.ledger.ledger import Row
 from experiments.ledger.rules import Side, above, near, of, trivial
-from experiments.ledger.statistics import Number
 from experiments.site.why import why
+from jaxformer.stats.differences import Number
 
 CELLS = {"one": Cell("a.py"), "two": Cell("b.py")}
 ITEM = Item("Table 1", "A claim.", CELLS)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.cli.describe import label
-from experiments.ledger.statistics import Number, difference
-from experiments.litmus_report import figure
-from experiments.litmus_report.rule import Trained, judge
 from jaxformer.io.atomic_files import write_json
+from jaxformer.stats.differences import Number, difference
+from jaxformer.studies.litmus import figure
+from jaxformer.studies.litmus.rule import Trained, judge
+from jaxformer.studies.variants import label
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,10 @@ class Litmus:
 
     def plot(self, file: str | Path | None = None) -> Any:
         """Returns a matplotlib figure of the accuracies; with `file` (png, svg, pdf) saves it."""
-        return figure.draw(self, None if file is None else Path(file))
+        accuracies = {variant: trained.accuracy for variant, trained in self.variants.items()}
+        settings = ", ".join(filter(None, (self.task, self.scale)))
+        to = None if file is None else Path(file)
+        return figure.draw(accuracies, self.trivial, self.verdict, settings, to)
 
     def as_json(self) -> dict[str, Any]:
         """Returns the content of litmus.json."""
@@ -82,6 +85,6 @@ class Litmus:
 def make_litmus(
     task: str, scale: str, variants: Mapping[str, Trained], trivial: tuple[str, float]
 ) -> Litmus:
-    """Judges a task by the rule of experiments/litmus.py and returns the verdict."""
+    """Judges a task by the rule of `jaxformer.studies.litmus.rule` and returns the verdict."""
     judgement = judge(task, variants, *trivial)
     return Litmus(task, scale, judgement.verdict, judgement.sentence, trivial, variants)

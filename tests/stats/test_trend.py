@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.ledger import trend
-from experiments.ledger.statistics import Number
 from jaxformer.core.errors import UserError
+from jaxformer.stats import trend
+from jaxformer.stats.differences import Number
 
 SIZES = (8, 16, 32, 64)
 

@@ -4,20 +4,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from configs import common
-from experiments.cli.describe import label
-from experiments.litmus_report import rule
-from experiments.litmus_report.report import Litmus, make_litmus
 from jaxformer import api, build
 from jaxformer.core.errors import UserError, check_choice
+from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings
 from jaxformer.io.atomic_files import json_value
+from jaxformer.studies.litmus import rule
+from jaxformer.studies.litmus.report import Litmus, make_litmus
+from jaxformer.studies.variants import VARIANTS, label, variant_of_decoder
 from jaxformer.tasks import heldout
 from jaxformer.tasks.heldout import default_data
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import Task
 
-VARIANTS = ("standard", "frozen_qk", "mixit", "random")
+TRAINED_VARIANTS = ("standard", "frozen_qk", "mixit", "random")
 REQUIRED_VARIANTS = {"standard", "mixit"}
 # Learning rates of the variants. Frozen parts need higher ones.
 DEFAULT_RATE = 3e-3
@@ -35,7 +35,7 @@ def litmus(
     layers: int = 2,
     heads: int = 4,
     causal: bool = True,
-    variants: Sequence[str] = VARIANTS,
+    variants: Sequence[str] = TRAINED_VARIANTS,
     name: str = "",
     workdir: str | Path | None = None,
     progress: bool = True,
@@ -45,7 +45,7 @@ def litmus(
 
     Trains a decoder whole (`standard`), with frozen random queries and keys (`frozen_qk`), with
     fixed random mixing instead of attention (`mixit`), and with trained embeddings only (`random`).
-    The rule of `experiments/litmus.py` compares their accuracies with 95 % intervals.
+    `jaxformer litmus --help` has the rule that compares their accuracies with 95 % intervals.
 
     Example:
 
@@ -91,12 +91,13 @@ def litmus(
     for variant in dict.fromkeys(variants):
         if progress:
             print(f"{label(variant)}:", flush=True)
-        config = _config(variant, width, layers, heads, causal)
+        _, rules = VARIANTS[variant]
+        sizes = {"width": width, "layers": layers, "heads": heads, "causal": causal}
         default_rate = DEFAULT_RATES.get(variant, DEFAULT_RATE)
         run = api.train(
             task,
-            build.model(config, task),
-            build.partition(config),
+            variant_of_decoder(variant, task, **sizes),
+            Partition(rules),
             steps=steps,
             batch_size=batch_size,
             learning_rate=default_rate if learning_rate is None else learning_rate,
@@ -121,20 +122,11 @@ def _check(task: Any, variants: Sequence[str], data: Any) -> None:
             "`jaxformer litmus NAME` tests a task of configs/."
         )
     for variant in variants:
-        check_choice("variant", variant, common.VARIANTS)
+        check_choice("variant", variant, VARIANTS)
     if missing := REQUIRED_VARIANTS - {*variants}:
         raise UserError(f"variants must contain standard and mixit; {missing.pop()} is missing.")
     source = make_source(task, data, 1) if isinstance(data, DataSettings) else data
     rule.strongest(heldout.draw(task, source or default_data(task, 1)[1]).baselines)
-
-
-def _config(variant: str, width: int, layers: int, heads: int, causal: bool) -> Any:
-    """Returns a config with the model and the partition of a variant."""
-    arguments = {"variant": variant, "scale": "tiny", "preset": "paper"}
-    config: Any = common.training("litmus", arguments)
-    common.decoder(config, width=width, layers=layers, heads=heads)
-    config.model.causal = causal
-    return config
 
 
 def _name(task: Task) -> str:

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments import compare
 from experiments.ledger import compare_records
 from experiments.ledger.record import Record
-from experiments.ledger.record_numbers import record_number
 from experiments.ledger.rules import HELD, NOT_HELD, OPEN, above, of
-from experiments.ledger.statistics import ABOVE, BELOW, UNDECIDED
-from experiments.litmus_report import rule
 from experiments.schedule import sweep_table
 from jaxformer.io.atomic_files import json_value
+from jaxformer.stats.differences import ABOVE, BELOW, UNDECIDED
+from jaxformer.stats.members import record_number
+from jaxformer.studies import compare
+from jaxformer.studies.litmus import rule
 from jaxformer.training.metrics import over_seeds
 from tests.experiments.schedule.test_planning import A, record
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-from experiments.cli.describe import csv_text
+from jaxformer.report.tables import csv_text
 
 WIDTH, HEIGHT = 420, 250
 LEFT, RIGHT, TOP, BOTTOM = 48, WIDTH - 12, 12, HEIGHT - 40  # the frame of a line chart

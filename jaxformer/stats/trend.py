@@ -19,8 +19,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from experiments.ledger.statistics import Number, half_width, mean_and_sem, minus
 from jaxformer.core.errors import UserError
+from jaxformer.stats.differences import Number, half_width, mean_and_sem, minus
 
 
 class Estimate(NamedTuple):

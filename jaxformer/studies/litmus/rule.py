@@ -1,17 +1,17 @@
 """Rule of the litmus test: decides from trained models whether a task needs attention.
 
-A difference counts if its 95 % interval excludes zero (experiments/ledger/statistics.py).
-experiments/litmus.py describes the rule in full.
+A difference counts if its 95 % interval excludes zero (jaxformer/stats/differences.py).
+`jaxformer litmus --help` describes the rule in full.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.ledger.record_numbers import record_number
-from experiments.ledger.statistics import ABOVE, Number, difference
-from experiments.papers import sentences
 from jaxformer.core.errors import UserError
+from jaxformer.stats.differences import ABOVE, Number, difference
+from jaxformer.stats.members import record_number
+from jaxformer.studies.litmus import sentences
 
 CANNOT_TELL, NOT_NEEDED, HELPS, NEEDED = "cannot be told", "not needed", "helps", "needed"
 # {outcome: verdict}. An outcome is a key of `sentences.LITMUS`, which has a sentence for each.

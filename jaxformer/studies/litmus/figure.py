@@ -1,17 +1,14 @@
 """The figure of the litmus test: a bar for each variant, and a line for the trivial predictor."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from experiments.cli.describe import label
-from experiments.ledger.statistics import Number, difference
-from experiments.litmus_report.rule import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED
-from experiments.papers import plots
 from jaxformer.runtime import figure_style
-
-if TYPE_CHECKING:
-    from experiments.litmus_report.report import Litmus
+from jaxformer.stats.differences import Number, difference
+from jaxformer.studies.litmus.rule import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED
+from jaxformer.studies.variants import label
 
 TITLES = {
     CANNOT_TELL: "Attention to the content cannot be judged",
@@ -22,16 +19,31 @@ TITLES = {
 
 
 @figure_style.styled
-def draw(litmus: "Litmus", file: Path | None) -> Any:
-    """Draws accuracies with 95 % intervals, and the trivial predictor as a dashed line."""
-    bars = {label(variant): trained.accuracy for variant, trained in litmus.variants.items()}
-    trivial_name, trivial_accuracy = litmus.trivial
+def draw(
+    accuracies: Mapping[str, Number],
+    trivial: tuple[str, float],
+    verdict: str,
+    settings: str,
+    file: Path | None,
+) -> Any:
+    """Draws accuracies with 95 % intervals, and the trivial predictor as a dashed line.
+
+    Args:
+      accuracies: by variant
+      trivial: name and accuracy of the trivial predictor
+      verdict: a key of TITLES
+      settings: names the task in the legend
+      file: where the figure is saved; None: nowhere
+    """
+    bars = {label(variant): accuracy for variant, accuracy in accuracies.items()}
+    trivial_name, trivial_accuracy = trivial
     trivial_percent = 100 * trivial_accuracy
-    size = (plots.COLUMN if len(bars) < 6 else plots.PAGE, 2.0)
+    size = (figure_style.COLUMN if len(bars) < 6 else figure_style.PAGE, 2.0)
     figure, ((axis,),) = figure_style.panels(1, 1, size, figure_style.notebook_figure())
     heights = [100 * number.mean for number in bars.values()]
     errors = [100 * _half_interval(number) for number in bars.values()]
-    style = {"capsize": 3, "color": plots.cycle(len(bars)), "width": 0.62}
+    colours = [figure_style.COLOURS[i % len(figure_style.COLOURS)] for i in range(len(bars))]
+    style = {"capsize": 3, "color": colours, "width": 0.62}
     axis.bar(list(bars), heights, yerr=errors, error_kw={"elinewidth": 0.8}, **style)
     for i, (height, error) in enumerate(zip(heights, errors, strict=True)):
         top = min(height + error, 108)  # the number stays inside the panel
@@ -40,12 +52,11 @@ def draw(litmus: "Litmus", file: Path | None) -> Any:
     axis.axhline(trivial_percent, color="black", ls="--", lw=1, label=line_label)
     axis.set(ylabel="test accuracy (%)", ylim=(0, 118))
     axis.set_yticks(range(0, 101, 20))
-    plots.label_panel(axis)
-    settings = ", ".join(filter(None, (litmus.task, litmus.scale)))
+    figure_style.label_panel(axis)
     legend = f"{settings}. Bars: 95 % intervals. Dashed: trivial predictor."
-    plots.add_finding(figure, TITLES[litmus.verdict], legend)
+    figure_style.add_finding(figure, TITLES[verdict], legend)
     if file is not None:
-        plots.save(figure, file)
+        figure_style.save(figure, file)
     return figure
 
 

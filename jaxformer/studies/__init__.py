@@ -1,0 +1,7 @@
+"""Studies: many trainings and looks inside, judged by `jaxformer.stats`.
+
+compare    two or more runs of one task side by side
+litmus     does a task need attention that looks at the content? Four variants of a decoder
+anatomy    what does each part of one network do? Every part frozen, removed or trained alone
+variants   the variants of a decoder: its token mixer and what stays frozen
+"""
