@@ -19,6 +19,9 @@ from jaxformer.core.errors import UserError, check_choice
 LEAST_RUNGS = 3
 LEAST_STEP, LARGEST_STEP = 1.4, 4.0  # the factor between neighbouring sizes; "about twice"
 SEEDS, LEAST_SEEDS = 5, 3
+# By their plans (`--target=h100:1`), sizes for a card take at least 1/900 of the time of a core.
+# Runs on an H100 took about twice the bound (docs/devices.md), once started and compiled.
+CARD_SPEEDUP, CARD_START_SECONDS = 400.0, 40.0
 LONG_MINUTES = 60.0  # of a seed at the longest rung, above which LEAST_SEEDS suffice
 SEED_FIELDS = ("seed", "n_seeds", "data.seed")
 
@@ -30,6 +33,11 @@ class Rung(NamedTuple):
     overrides: Mapping[str, str] = {}  # of every cell, as on the command line
     minutes: float = 1.0  # of one core for all cells and seeds, guessed before any run
     on_card: bool = False  # needs an accelerator: it tests the prediction and decides nothing
+
+
+def card_seconds(core_seconds: float) -> float:
+    """The guessed time on an H100 of a run that would take so long on one core."""
+    return CARD_START_SECONDS + core_seconds / CARD_SPEEDUP
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """A picture of a ladder: the effect at each size, its line, and the paper's size."""
 
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,10 @@ import numpy as np
 from experiments.ladders.judgement import Judged, line
 from experiments.ladders.table import verdict
 from experiments.papers import plots
+
+LABEL_WIDTH = 40  # characters of a line beside the axis
+NEAR = 0.5  # doublings between a size and the paper's, below which their labels would overlap
+STAR = " The star is the published number."
 
 
 def draw(judged: Judged, file: Path) -> bool:
@@ -42,14 +47,17 @@ def draw(judged: Judged, file: Path) -> bool:
     )
     if ladder.published is not None:
         axis.plot([ladder.paper_size], [ladder.published], "*", color="black", ms=7)
-    ticks = sorted({m.rung.size for m in done} | {ladder.paper_size})
-    axis.set(xscale="log", xlabel=ladder.parameter, ylabel=ladder.quantity)
+    paper = ladder.paper_size
+    apart = [m.rung.size for m in done if abs(np.log2(m.rung.size / paper)) > NEAR]
+    ticks = [*apart, paper]
+    label = textwrap.fill(ladder.quantity, LABEL_WIDTH)
+    axis.set(xscale="log", xlabel=ladder.parameter, ylabel=label)
     axis.set_xticks(ticks, [f"{size:g}" for size in ticks])
     axis.set_xticks([], minor=True)
     plots.add_finding(
         figure,
         f"{ladder.name}: {ladder.rule}: {verdict(judged)}",
-        "Bars and band: 95 % intervals. The star is the published number.",
+        "Bars and band: 95 % intervals." + STAR * (ladder.published is not None),
         axis,
     )
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -6,9 +6,10 @@ from pathlib import Path
 from experiments.confirmation.runs import job_of, read_record, record_file
 from experiments.ladders import judgement
 from experiments.ladders.judgement import Judged, Measured
-from experiments.ladders.ladder import Ladder
+from experiments.ladders.ladder import Ladder, card_seconds
 from experiments.ladders.plan import LadderPlan
 from experiments.ledger.record import Record
+from experiments.ledger.rules import NOT_RUN
 from experiments.schedule.jobs import Job
 from jaxformer.core.errors import UserError
 
@@ -36,7 +37,7 @@ def judge_all(
 def jobs_by_cost(
     plan: LadderPlan, workdir: Path, ladders: Iterable[str], on_card: bool
 ) -> dict[str, Job]:
-    """The jobs of ladders, cheapest size first; a smaller size comes before a larger one.
+    """The jobs of ladders, cheapest size first.
 
     Args:
       plan: the plan.
@@ -52,7 +53,10 @@ def jobs_by_cost(
                 names = [run for of_cell in runs.values() for run in of_cell]
                 waiting.append((sum(plan.runs[run].seconds for run in names), names))
     ordered = [name for _, names in sorted(waiting, key=lambda pair: pair[0]) for name in names]
-    return {name: job_of(plan, name, workdir) for name in dict.fromkeys(ordered)}
+    jobs = {name: job_of(plan, name, workdir) for name in dict.fromkeys(ordered)}
+    if not on_card:
+        return jobs
+    return {name: job._replace(seconds=card_seconds(job.seconds)) for name, job in jobs.items()}
 
 
 def _read_all(plan: LadderPlan, folder: Path) -> tuple[dict[str, Record], dict[str, str]]:
@@ -94,4 +98,4 @@ def _state(plan: LadderPlan, missing: list[str], count: int, workdir: Path) -> s
     if any(job_of(plan, name, workdir).is_started() for name in missing):
         return "interrupted: `jaxformer ladder run` resumes it"
     done = count - len(missing)
-    return f"{done} of {count} runs" if done else "not run"
+    return f"{done} of {count} runs are recorded" if done else NOT_RUN

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from experiments.ladders.judgement import Judged, Measured, line
+from experiments.ladders.ladder import card_seconds
 from experiments.ledger.rules import NOT_RUN
 from experiments.ledger.trend import Estimate
 from jaxformer.core.text_format import duration
@@ -82,9 +83,9 @@ def details(judged: Judged) -> list[str]:
     """The lines below a ladder's row: its rule, its sentence, and what is left out and why."""
     ladder = judged.ladder
     left_out = [
-        f"{ladder.parameter} = {m.rung.size:g} is left out: {m.problem}"
+        f"{ladder.parameter} = {m.rung.size:g} does not count: {m.problem}"
         for m in judged.measured
-        if m.problem and (m.core_seconds or "run" not in m.problem)
+        if m.problem not in ("", NOT_RUN)
     ]
     lines = [f"{ladder.claim} Rule: {ladder.rule}.", sentence(judged)]
     return [*lines, *card_sentences(judged), *left_out]
@@ -97,7 +98,9 @@ def next_cost(judged: Judged) -> str:
         return "-"
     rung = waiting[0].rung
     seconds = 60 * rung.minutes * _correction(judged.measured)
-    return f"{rung.size:g}: {duration(seconds)}{', on a card' * rung.on_card}"
+    if not rung.on_card:
+        return f"{rung.size:g}: {duration(seconds)}"
+    return f"{rung.size:g}: {duration(card_seconds(60 * rung.minutes))} on an H100"
 
 
 def _correction(measured: Sequence[Measured]) -> float:

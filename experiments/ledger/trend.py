@@ -10,8 +10,9 @@ assumption about how the spread changes with the size. The errors of the finite 
 because all seeds share them.
 
 The spread of the seeds says nothing about whether the trend is straight. So the interval of a
-prediction also covers that of the line through the two sizes nearest to it: where the trend bends,
-both lines disagree and the interval widens.
+prediction covers three guesses: the line through all sizes, the line through the two sizes nearest
+to it, and, beyond the last size, no change at all, since most effects level off in the end. Where
+the trend bends, the guesses disagree and the interval is wide.
 """
 
 import math
@@ -54,13 +55,16 @@ def slope(sizes: Sequence[float], numbers: Sequence[Number]) -> Estimate:
 
 
 def prediction(sizes: Sequence[float], numbers: Sequence[Number], at: float) -> Estimate:
-    """The value of the line at a size; the interval also allows for a trend that bends."""
+    """The value of the line at a size; the interval allows for a trend that bends or levels off."""
     line = _on_the_line(sizes, numbers, at)
     # The two sizes that enclose `at`, or the last two (the first two) if it lies beyond.
     after = sum(size < at for size in sizes)
     near = min(max(after - 1, 0), len(sizes) - 2)
-    nearest = _on_the_line(sizes[near : near + 2], numbers[near : near + 2], at)
-    return Estimate(line.mean, min(line.low, nearest.low), max(line.high, nearest.high))
+    guesses = [line, _on_the_line(sizes[near : near + 2], numbers[near : near + 2], at)]
+    if not sizes[0] <= at <= sizes[-1]:
+        end = numbers[-1] if at > sizes[-1] else numbers[0]
+        guesses.append(estimate([end], [1.0]))
+    return Estimate(line.mean, min(g.low for g in guesses), max(g.high for g in guesses))
 
 
 def gap(left: Number, right: Number) -> Number:

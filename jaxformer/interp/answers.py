@@ -8,6 +8,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxformer.models.half_precision import wide
+
 
 class Answers(NamedTuple):
     """The scored positions of each prompt, with their right and wrong answers."""
@@ -24,6 +26,7 @@ def score(logits_BxKxV: jax.Array, answers: Answers) -> jax.Array:
     A score is the logit of the right token minus the logit of the wrong token. Without a wrong
     token it is the log probability of the right one.
     """
+    logits_BxKxV = wide(logits_BxKxV)
     return _mean_difference(logits_BxKxV, answers, jax.nn.logsumexp(logits_BxKxV, -1))
 
 
@@ -33,6 +36,7 @@ def margin(logits_BxKxV: jax.Array, answers: Answers) -> jax.Array:
     A score is the logit of the right token minus the logit of the wrong token. Without a wrong
     token the mean logit is subtracted.
     """
+    logits_BxKxV = wide(logits_BxKxV)
     return _mean_difference(logits_BxKxV, answers, logits_BxKxV.mean(-1))
 
 

@@ -56,24 +56,30 @@ def product(formula: str, x: jax.Array, w: jax.Array) -> jax.Array:
     return jnp.einsum(formula, x, w.astype(x.dtype))
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _rounded_product(formula: str, x: jax.Array, w: jax.Array) -> jax.Array:
-    return _summed_in_float32(formula, x, w.astype(x.dtype), x.dtype)
+    # The backward pass takes the rounded w, because a mesh would gather w twice otherwise.
+    return _product_with_rounded(formula, w.dtype, x, w)
 
 
-def _product_forward(formula, x, w):
-    return _rounded_product(formula, x, w), (x, w)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _product_with_rounded(formula: str, dtype: Any, x: jax.Array, w: jax.Array) -> jax.Array:
+    return _product_forward(formula, dtype, x, w)[0]
 
 
-def _product_backward(formula, saved, dy):
+def _product_forward(formula, dtype, x, w):
+    w = w.astype(x.dtype)
+    return _summed_in_float32(formula, x, w, x.dtype), (x, w)
+
+
+def _product_backward(formula, dtype, saved, dy):
     x, w = saved
     x_axes, w_axes, y_axes = re.split(",|->", formula)
-    dx = _summed_in_float32(f"{y_axes},{w_axes}->{x_axes}", dy, w.astype(x.dtype), x.dtype)
-    dw = _summed_in_float32(f"{x_axes},{y_axes}->{w_axes}", x, dy, w.dtype)
+    dx = _summed_in_float32(f"{y_axes},{w_axes}->{x_axes}", dy, w, x.dtype)
+    dw = _summed_in_float32(f"{x_axes},{y_axes}->{w_axes}", x, dy, dtype)
     return dx, dw
 
 
-_rounded_product.defvjp(_product_forward, _product_backward)
+_product_with_rounded.defvjp(_product_forward, _product_backward)
 
 
 def _summed_in_float32(formula: str, x: jax.Array, y: jax.Array, dtype: Any) -> jax.Array:

@@ -13,7 +13,7 @@ from jaxformer.core import sharding
 from jaxformer.core.partition import Partition
 from jaxformer.training.cost import memory
 
-BYTES = {"f32": 4, "s32": 4, "u32": 4, "pred": 1}
+BYTES = {"f32": 4, "bf16": 2, "s32": 4, "u32": 4, "pred": 1}
 TOPOLOGY = None
 KINDS = "all-reduce|all-gather|all-to-all|reduce-scatter|collective-permute"
 
@@ -115,6 +115,7 @@ def test_no_mesh_moves_activations_between_devices():
     cases = [
         {"mesh": {"data": 8}, "set": TWO_LAYERS},
         {"mesh": FSDP, "set": TWO_LAYERS | {"train.accumulate": 2}},
+        {"mesh": FSDP, "set": TWO_LAYERS | {"model.dtype": "bfloat16"}},
         {"mesh": {"data": 2, "fsdp": 4}, "set": SMALL},
         {"mesh": MIXED, "set": TWO_LAYERS},
         {"mesh": MIXED, "set": TWO_LAYERS, "evaluation": True},

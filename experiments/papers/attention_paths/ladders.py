@@ -25,7 +25,7 @@ ACCURACY = Ladder(
     over({N: 0.5 for N in WIDTHS}),
     paper_size=1000,
     limits=(-1.0, 1.0),
-    seen=(50, 100),
+    seen=WIDTHS,
 )
 IMAGES = "('runs/data/images_background_small1.zip', 'runs/data/images_background_small2.zip')"
 ONE_SHOT = Cell("configs/attention_paths/oneshot.py:scale=small", {"data.paths": IMAGES})

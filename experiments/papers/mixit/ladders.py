@@ -315,6 +315,7 @@ SDE = Ladder(
     over({4: 1, 8: 1, 16: 1, 32: 1}),
     paper_size=512,
     limits=SHARE,
+    seen=(4, 8, 16, 32),
 )
 COLLAPSE = Ladder(
     "collapse-depth",

@@ -54,7 +54,7 @@ CRITICAL_ALPHA = Ladder(
     Trend("shrinks"),
     over({16: 1, 32: 1, 64: 1.5, 128: 2.5}, {"figure.length": "{size}"}),
     paper_size=128,
-    seen=(64,),
+    seen=(16, 32, 64),
 )
 
 LADDERS = (
