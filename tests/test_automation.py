@@ -1,4 +1,4 @@
-"""What runs outside of the code: actions of the workflow, and the image of Docker."""
+"""The workflow and the image of Docker, which run outside of the code."""
 
 import re
 from pathlib import Path

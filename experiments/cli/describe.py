@@ -24,6 +24,15 @@ MEANINGS = {
     "waiting_share": "share of the time in which the device waited for data",
     "share_of_matmul": "speed relative to one large matrix product",
 }
+TRIVIAL = "a trivial predictor"
+# {first or last word of the name of a baseline: what it is}
+REFERENCE_KINDS = {
+    "paper": "printed in the paper",
+    "exact": "exact theory",
+    "limit": "theory in the limit of infinite size",
+    "asymptotic": "theory for large sizes",
+    "theory": "theory",
+}
 # Tables are printed at this width even on a narrower terminal, because rich would cut numbers off.
 LEAST_TABLE_WIDTH = 72
 
@@ -36,7 +45,7 @@ def announce(setup: Setup) -> None:
 
 
 def print_result(workdir: Workdir, everything: bool = False) -> None:
-    """Prints the metrics of a finished run and the scores of trivial predictors.
+    """Prints the metrics of a finished run, and below them what they are compared with.
 
     Args:
         workdir: the folder of the run.
@@ -52,7 +61,9 @@ def print_result(workdir: Workdir, everything: bool = False) -> None:
         mean, _, error = with_error(value["mean"], value["sem"]).partition(" ± ")
         table.add_row(name, mean, error or "-", str(value["n"]), meaning(name))
     for name, value in result.get("baselines", {}).items():
-        table.add_row(f"baseline {name}", number(value), "", "", "a trivial predictor", style="dim")
+        what = reference_kind(name)
+        label = f"baseline {name}" if what == TRIVIAL else name
+        table.add_row(label, number(value), "", "", what, style="dim")
     if everything:
         speed = {**(result.get("performance") or {}), **(result.get("timing") or {})}
         for name, value in speed.items():
@@ -71,10 +82,22 @@ def print_result(workdir: Workdir, everything: bool = False) -> None:
 def run_title(result: Mapping[str, Any]) -> str:
     """Returns a title such as "mixit/retrieval, variant frozen_qk, scale tiny, 1 seed"."""
     config = result["config"]
-    arguments = [
-        f"{name} {value}" for name, value in (config.get("arguments") or {}).items() if value
-    ]
+    labels = dict(config.get("arguments") or {})
+    # The argument `text` is a default, which --config.task.tokens and the scale tiny replace.
+    if "text" in labels and "tokens" in config.get("task", {}):
+        labels["text"] = Path(config["task"]["tokens"]).name or "of the packaged chain"
+    arguments = [f"{name} {value}" for name, value in labels.items() if value]
     return ", ".join([config["name"], *arguments, counted(len(result["seeds"]), "seed")])
+
+
+def reference_kind(baseline: str) -> str:
+    """Returns what a number is with which a metric is compared, by a word of its name.
+
+    A record calls all of them baselines: guesses, theories, and numbers that a paper prints.
+    """
+    words = baseline.partition("/")[0].split("_")
+    kinds = (what for word, what in REFERENCE_KINDS.items() if word in (words[0], words[-1]))
+    return next(kinds, TRIVIAL)
 
 
 def meaning(metric: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from configs.common import VARIANTS
 from experiments.cli import flags
-from experiments.cli.describe import number
+from experiments.cli.describe import TRIVIAL, number, reference_kind
 from experiments.confirmation.published import Confirmations
 from experiments.ledger import summary, tables
 from experiments.ledger.item import Paper
@@ -298,10 +298,13 @@ def _records_table(group: Sequence[Record]) -> list[str]:
     metrics = (table_cell(plain(name.replace("_", " "))) for name in names)
     body = [_record_cells(record, names) for record in group]
     lines = table(["variant", *metrics, "rate", "steps", "CPU s", "code"], body)
-    if group[0].baselines:
-        levels = group[0].baselines.items()
-        text = ", ".join(f"{plain(n).replace('_', ' ')} {number(v)}" for n, v in levels)
-        lines += ["", f"Trivial predictors on the same set: {text}."]
+    by_kind: dict[str, list[str]] = {}  # references: guesses, theories, numbers of the paper
+    for name, value in group[0].baselines.items():
+        text = f"{plain(name).replace('_', ' ')} {number(value)}"
+        by_kind.setdefault(reference_kind(name), []).append(text)
+    for kind, texts in by_kind.items():
+        heading = "Trivial predictors on the same set" if kind == TRIVIAL else kind.capitalize()
+        lines += ["", f"{heading}: {', '.join(texts)}."]
     environment, n_seeds = group[0].environment, len(group[0].seeds)
     machine = plain(f"{environment.get('cores')} cores of {environment.get('device')}")
     return [*lines, "", f"Mean and standard error over {n_seeds} seeds; {machine}."]

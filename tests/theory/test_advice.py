@@ -1,4 +1,4 @@
-"""What the advisor proposes was applied to the network and judged again."""
+"""Advice was applied to the network, which was then judged again."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What to change in a network that would not train.
+"""Finds changes with which a network that would not train does.
 
 Each change is applied to the network, which is then judged again, and only changes that help are
 printed. A network whose queries and keys are too large may have exploding gradients for this reason
