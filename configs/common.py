@@ -167,6 +167,7 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         mixing_scale="spread",
         mixing_identity=True,
         sink_head=False,
+        positions="rotary",  # of softmax attention; none: tokens do not know their places
         learned_positions=fixed,
         causal=True,  # False: tokens attend to all positions, in softmax and in fixed mixing
         use_bias=False,

@@ -1,14 +1,14 @@
 """The decoder of the MixiT papers: a Llama with softmax attention or MixiT's fixed mixing.
 
-    h_0 = E[x]                                              (+ learned positions for MixiT)
+    h_0 = E[x]                                              (+ learned positions)
     h <- r h + b Wo concat_h(A_h v_h)                       v_h = Wv_h RMSNorm(h)
     h <- r h + b Wd(phi(Wg y) * (Wu y))                     y = RMSNorm(h), Wg, Wu: n -> 4n
     logits = Whead RMSNorm(h)
 
-A_h is the softmax of q k^T / sqrt(D) with rotary positions, or the fixed I + W - rowmean(W). Both
-are causal unless causal=False. The default r = b = 1 follows the paper's text. The authors' code
-has other skip and depth scalings, and multiplies each linear map by sqrt(base / its inputs)
-(`base_width`, `base_mlp_width`).
+A_h is the softmax of q k^T / sqrt(D) with rotary positions, unless positions="none", or the fixed
+I + W - rowmean(W). Both are causal unless causal=False. The default r = b = 1 follows the paper's
+text. The authors' code has other skip and depth scalings, and multiplies each linear map by
+sqrt(base / its inputs) (`base_width`, `base_mlp_width`).
 
 Paths: embed/embedding, positions/embedding, block_i/{attn_norm,mlp_norm}/scale,
 block_i/attn/{query,key,value,out}/kernel, block_i/attn/mix, block_i/mlp/{gate,in,out}/kernel (the
@@ -79,8 +79,9 @@ class Attention(nn.Module):
         spec = self.spec
         q = self._heads("query", x_BxTxN, spec.qk_init_std)
         k = self._heads("key", x_BxTxN, spec.qk_init_std)
-        q = tap(self, "turned_queries", attention.rotary(q))
-        k = tap(self, "turned_keys", attention.rotary(k))
+        if spec.is_rotary:
+            q = tap(self, "turned_queries", attention.rotary(q))
+            k = tap(self, "turned_keys", attention.rotary(k))
         q = take_positions(q, positions_BxK)
         mask = None
         if spec.causal:
@@ -100,10 +101,9 @@ class Attention(nn.Module):
         if spec.mixer == "mixit":
             mix_HxSxS = jnp.asarray(self.param("mix", self._draw_mixing))
             return jax.lax.dynamic_slice_in_dim(mix_HxSxS, start, T, 1), v_BxSxHxD
-        q, k = (
-            attention.rotary(self._heads(name, x_BxTxN, spec.qk_init_std), start=start)
-            for name in ("query", "key")
-        )
+        q, k = (self._heads(name, x_BxTxN, spec.qk_init_std) for name in ("query", "key"))
+        if spec.is_rotary:
+            q, k = (attention.rotary(x, start=start) for x in (q, k))
         _, k_BxSxHxD = append(self, "keys", k, spec.length)
         mask_TxS = jnp.arange(spec.length)[None] <= start + jnp.arange(T)[:, None]
         scores = attention.attention_scores(q, k_BxSxHxD)

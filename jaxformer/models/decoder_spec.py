@@ -13,6 +13,7 @@ from jaxformer.models.layers import Dense, dense, normal
 from jaxformer.models.model import MAX_SCALE, check_sizes
 
 MIXERS = ("softmax", "mixit")
+POSITIONS = ("rotary", "none")
 POLICIES = jax.checkpoint_policies
 _SAVE_DENSE = POLICIES.save_only_these_names(DENSE)
 # {remat_keep: the activations that a recomputed block keeps}. "dense" keeps the outputs of linear
@@ -40,7 +41,10 @@ class DecoderSpec:
     mixing_scale: float | str = "spread"
     mixing_identity: bool = True  # add I to W - rowmean(W)
     sink_head: bool = False  # head 0 of MixiT mixes each token with token 0, half and half
-    learned_positions: bool = False  # for MixiT, which has no rotary positions
+    # Of softmax attention: rotary | none. residual_scale=0 keeps rotary positions, which slow down
+    # the collapse of ranks: it is doubly exponential with "none" only.
+    positions: str = "rotary"
+    learned_positions: bool = False  # a table, for MixiT or with positions="none" as in GPT-2
     use_bias: bool = False  # in the linear maps of blocks
     act: str = "silu"  # phi, a name of models/activations.py
     init_std: float | str = 0.02  # of matrices other than query, key and embeddings
@@ -77,7 +81,8 @@ class DecoderSpec:
             check_range("mixing_scale", self.mixing_scale, 0, MAX_SCALE)
         if self.width % self.heads:
             raise UserError(f"{self.heads} heads do not divide the width {self.width}.")
-        if self.mixer == "softmax" and self.width // self.heads % 2:
+        check_choice("positions", self.positions, POSITIONS)
+        if self.is_rotary and self.width // self.heads % 2:
             raise UserError(
                 f"rotary positions need an even head dimension, got width {self.width} / "
                 f"{self.heads} heads = {self.width // self.heads}."
@@ -86,6 +91,11 @@ class DecoderSpec:
         check_choice("remat_keep", self.remat_keep, REMAT_POLICIES)
         for name in ("init_std", "qk_init_std", "embed_init_std"):
             normal(getattr(self, name))  # raises if the value is invalid
+
+    @property
+    def is_rotary(self) -> bool:
+        """Whether queries and keys are rotated."""
+        return self.mixer == "softmax" and self.positions == "rotary"
 
     @property
     def branch(self) -> float:

@@ -101,6 +101,7 @@ def check(model: Any) -> None:
         "mixes tokens by fixed matrices": getattr(spec, "mixer", "softmax") != "softmax",
         "attends to later tokens": not spec.causal,
         "has learned positions": getattr(spec, "learned_positions", False),
+        "has no rotary positions": getattr(spec, "positions", "rotary") != "rotary",
         "scales its residual stream": getattr(spec, "residual_scale", 1.0) != 1.0,
         "scales its linear maps": bool(
             getattr(spec, "base_width", 0) or getattr(spec, "base_mlp_width", 0)

@@ -252,6 +252,16 @@ def batch_positions(step: jax.Array, batch_size: int) -> jax.Array:
     return jnp.asarray(step, jnp.uint32) * batch_size + positions_B
 
 
+def check_stream(data: Data, steps: int) -> None:
+    """Raises unless `batch_positions` can number the examples of this many steps."""
+    if isinstance(data, Source) and steps * data.batch_size > 2**32:
+        raise UserError(
+            f"train.steps = {steps:,} with train.batch_size = {data.batch_size:,} read more than "
+            f"{2**32:,} examples, after which the stream of training examples repeats: lower one "
+            "of them."
+        )
+
+
 def examples(task: Task, key: jax.Array, index_B: jax.Array) -> Batch:
     """Returns one example for each index. Each has its own key.
 

@@ -102,10 +102,12 @@ class Session(Callback):
             self.unwritten.append({name: values[i] for name, values in metrics.items()})
             step = first_step + i + 1
             if step % self.settings.log_every == 0 or step == self.settings.steps:
-                means = {
-                    name: np.mean([of_step[name] for of_step in self.unwritten], axis=0)
-                    for name in self.unwritten[0]
-                }
+                # Just before a member diverges its sum may be infinite, which is no news to a user.
+                with np.errstate(over="ignore"):
+                    means = {
+                        name: np.mean([of_step[name] for of_step in self.unwritten], axis=0)
+                        for name in self.unwritten[0]
+                    }
                 rows.append({"step": step, **means})
                 self.unwritten = []
         self.workdir.append(rows)

@@ -22,7 +22,7 @@ from jaxformer.io.checkpoint_writer import flatten_state, unflatten_state
 from jaxformer.models.pretrained_init import FromParams
 from jaxformer.tasks.chunked_loss import check_head, deferred_logits
 from jaxformer.tasks.disk import DiskFeed, OnDisk
-from jaxformer.tasks.source import Data
+from jaxformer.tasks.source import Data, check_stream
 from jaxformer.tasks.task import Task
 from jaxformer.training import probes
 from jaxformer.training.population import Population
@@ -185,6 +185,7 @@ def make_setup(
         **vars(devices), batch_size=data.batch_size, population=len(population.members)
     )
     sharding.check_batch(data.batch_size, mesh.shape, settings.accumulate)
+    check_stream(data, settings.steps)
     apply_with_probes = probes.attach(model, settings.probes)
     if settings.loss_chunk:
         check_head(model)

@@ -153,7 +153,7 @@ def make_step(
 
     def member_step(state: TrainState, batch: Batch):
         (loss, probes), gradient = value_and_gradient(state.trainable, state.frozen, batch)
-        norm = optax.global_norm(gradient)
+        norm = optax.tree.norm(gradient)
         updates, opt_state = tx.update(gradient, state.opt_state, state.trainable)
         updates = jax.tree.map(lambda u: state.learning_rate.astype(u.dtype) * u, updates)
         trainable = optax.apply_updates(state.trainable, updates)

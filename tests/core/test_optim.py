@@ -51,7 +51,7 @@ def test_the_clip_is_global_over_labels():
     specs = {"one": optim.SGD(), "two": optim.SGD()}
     tx = optim.optimizer(partition, specs, 0.1, lambda _: 1.0)
     updates, _ = tx.update(GRADS, tx.init(PARAMS), PARAMS)
-    np.testing.assert_allclose(optax.global_norm(updates), 0.1, rtol=1e-5)
+    np.testing.assert_allclose(optax.tree.norm(updates), 0.1, rtol=1e-5)
 
 
 def test_wrong_schedules():

@@ -44,7 +44,7 @@ def test_padding_does_not_change_the_logits(kind):
     call = jax.jit(model.apply)
     short, long = (call({"params": params}, tokens) for tokens in (text, padded))
     assert short.shape == (1, 1, 3) and "unembed" not in params
-    np.testing.assert_allclose(short, long, atol=1e-6)
+    np.testing.assert_allclose(short, long, rtol=1e-5, atol=1e-6)
     assert np.isfinite(call({"params": params}, jnp.full((1, 8), 8))).all()  # an empty text
     assert np.abs(call({"params": params}, padded.at[0, 6].set(1)) - long).max() > 1e-3
 

@@ -47,6 +47,13 @@ def test_an_initialised_decoder_matches_the_prediction(factors):
     assert measured["gradient"][-1] == pytest.approx(1)
 
 
+def test_a_decoder_without_rotary_positions_is_predicted_without_them():
+    sizes = dict(vocab_size=5, length=4, width=8, layers=1, heads=2, mlp_width=8)
+    for positions, rotary in (("rotary", 1), ("none", 0)):
+        spec = decoder(**sizes, positions=positions).spec
+        assert model_architecture.architecture_of(spec).rotary == rotary
+
+
 @pytest.mark.slow  # eager, and a gradient of every weight
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "gpt_neox"])
 def test_a_published_model_is_measured(kind):

@@ -44,8 +44,8 @@ def step_of(name):
         return {
             "loss": metrics["loss"][0],
             "gradient": metrics["gradient_norm"][0],
-            "update": optax.global_norm(jax.tree.map(lambda x: x[0], update)),
-            "parameters": optax.global_norm(jax.tree.map(lambda x: x[0], params)),
+            "update": optax.tree.norm(jax.tree.map(lambda x: x[0], update)),
+            "parameters": optax.tree.norm(jax.tree.map(lambda x: x[0], params)),
         }
 
     return quantities(setup.create())

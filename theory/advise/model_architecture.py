@@ -63,7 +63,7 @@ def architecture_of(spec: Any) -> Architecture:
         eps=1e-6,
         gated=True,
         activation=spec.act,
-        rotary=1.0,
+        rotary=float(spec.is_rotary),
         std_embed=spec.embed_init_std,
         std_position=spec.embed_init_std if spec.learned_positions else 0.0,
     )
