@@ -32,6 +32,8 @@ LAYERS = {
 }
 # Commands inside a package parse arguments and load runs, as experiments do.
 COMMANDS = {"jaxformer.models.export"}
+# The console command, which is a process of its own.
+CONSOLE = "jaxformer.__main__"
 HEAVY = {"tensorflow_datasets", "tensorflow", "transformers", "torch", "matplotlib", "numpyro"}
 MAX_ROOT_MODULES = 6
 FILES = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
@@ -45,17 +47,20 @@ MODULES = {name_of(file): file for file in FILES}
 
 
 def imported(tree: ast.Module, top_level_only: bool = False) -> set[str]:
-    """Returns the names that a module imports, those for type checkers left out."""
+    """The names that a module imports: on its first lines, later on, or for type checkers.
+
+    A string that is the name of a module counts too, because `importlib` may be given it.
+    """
     names, nodes = set(), list(tree.body)
     while nodes:
         node = nodes.pop()
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            continue
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             whole = {f"{node.module}.{alias.name}" for alias in node.names}
             names |= {name if name in MODULES else node.module for name in whole}
+        elif isinstance(node, ast.Constant) and "." in str(node.value) and not top_level_only:
+            names |= {node.value} & MODULES.keys()
         elif not top_level_only:
             nodes += ast.iter_child_nodes(node)
     return names
@@ -75,7 +80,8 @@ def test_packages_import_downward_only(imports):
     upward = {
         name: bad
         for name, names in imports.items()
-        if (
+        if name != CONSOLE
+        and (
             bad := {n.split(".")[0] for n in names} & PACKAGES.keys() - PACKAGES[name.split(".")[0]]
         )
     }
@@ -123,6 +129,18 @@ def test_only_models_import_flax(imports):
 def test_the_root_of_the_package_is_small():
     files = [f.name for f in (ROOT / "jaxformer").glob("*.py") if f.name != "__init__.py"]
     assert len(files) <= MAX_ROOT_MODULES, files
+
+
+def test_names_for_type_checkers_and_importlib_count():
+    code = """
+if TYPE_CHECKING:
+    from experiments.run import main
+OBJECTS = {"confirm": ("experiments.confirm", "main")}
+def load():
+    import experiments.demo
+"""
+    found = imported(ast.parse(code))
+    assert found == {"experiments.run", "experiments.confirm", "experiments.demo"}
 
 
 def test_a_cycle_is_noticed():
