@@ -1,4 +1,4 @@
-"""What does each part of one transformer do?
+"""A study of one transformer: which of its parts must be trained, may stay random or can go?
 
 api         `jaxformer.anatomy`: trains, judges and examines
 sources     the door: a task, its text or a run becomes a `subject`
