@@ -58,15 +58,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.anatomy_report import api, cluster_jobs, examination, parts, sources
-from experiments.anatomy_report.report import Report
-from experiments.anatomy_report.subject import Subject
+from experiments.anatomy_report import cluster_jobs, config_subjects
 from experiments.schedule import executors
 from experiments.schedule.slurm import options as slurm_options
 from jaxformer import loading
 from jaxformer.core.errors import UserError
 from jaxformer.runtime import processes
 from jaxformer.runtime.command_line import Parser, command, count, seconds
+from jaxformer.studies.anatomy import api, examination, parts, sources
+from jaxformer.studies.anatomy.report import Report
+from jaxformer.studies.anatomy.subject import Subject
+from theory.anatomy import lines as theory_lines
 
 # Flags of a task's training and network.
 FIELDS = ("steps", "batch_size", "width", "layers", "heads")
@@ -118,18 +120,18 @@ def main(argv: Sequence[str]) -> int:
         budget=args.budget or (math.inf if in_jobs else api.BUDGET_SECONDS),
         margin=args.margin,
         folder=folder,
-        run=run_of(args),
         write_line=write_line,
         processes=args.processes or 1,
         make_subject=partial(subject_of, args),
-        in_jobs=in_jobs,
+        theory=theory_lines,
+        executor=in_jobs,
     )
     finish(report, folder, argv)
     return 128 + stopped if stopped else 0
 
 
 def in_jobs_of(args: Namespace, members: Path, argv: Sequence[str]) -> Any:
-    """Returns the argument `in_jobs` of `api.examine_training`; None to train on this machine.
+    """Returns the argument `executor` of `api.examine_training`; None to train on this machine.
 
     Args:
       args: the flags.
@@ -191,13 +193,13 @@ def subject_of(args: Namespace) -> Subject:
             f"{len(named_sources)}."
         )
     if args.config:
-        return sources.of_config_text(args.config, **options)
+        return config_subjects.of_config_text(args.config, **options)
     (source,) = named_sources
     if source.startswith("package:") or loading.is_published(source):
         raise UserError(f"{source} is a published model: give its prompts as --prompts=FILE.")
     if Path(source).is_dir():
         raise UserError(f"{source} is no run: it has no config.json.")
-    return sources.of_task_text(source, args.scale, **options)
+    return config_subjects.of_task_text(source, args.scale, **options)
 
 
 def run_of(args: Namespace) -> str | None:

@@ -34,7 +34,6 @@ if 0 <= _address_space < 2e9:
     )
 
 if TYPE_CHECKING:
-    from experiments.anatomy_report.api import anatomy
     from jaxformer import capture, surgery
     from jaxformer.api import plan, train
     from jaxformer.core.partition import Partition
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from jaxformer.loading import load
     from jaxformer.loading import open_run as open
     from jaxformer.models.wrap import wrap
+    from jaxformer.studies.anatomy.api import anatomy
     from jaxformer.studies.compare import compare
     from jaxformer.studies.litmus.train import litmus
     from jaxformer.training.run_view import Run
@@ -70,6 +70,7 @@ __all__ = [
 _OBJECTS = {
     "Partition": ("jaxformer.core.partition", "Partition"),
     "Run": ("jaxformer.training.run_view", "Run"),
+    "anatomy": ("jaxformer.studies.anatomy.api", "anatomy"),
     "compare": ("jaxformer.studies.compare", "compare"),
     "generate": ("jaxformer.interp.generation", "generate"),
     "litmus": ("jaxformer.studies.litmus.train", "litmus"),
@@ -78,10 +79,6 @@ _OBJECTS = {
     "plan": ("jaxformer.api", "plan"),
     "train": ("jaxformer.api", "train"),
     "wrap": ("jaxformer.models.wrap", "wrap"),
-}
-# The same for objects of the command-line programs (`jaxformer.runtime.programs`).
-_PROGRAM_OBJECTS = {
-    "anatomy": ("experiments.anatomy_report.api", "anatomy"),
 }
 _SUBMODULES = {
     "capture": "jaxformer.capture",
@@ -95,15 +92,6 @@ def __getattr__(name: str) -> Any:
     if name in _OBJECTS:
         module, attribute = _OBJECTS[name]
         return getattr(importlib.import_module(module), attribute)
-    if name in _PROGRAM_OBJECTS:
-        from jaxformer.runtime.programs import import_program
-
-        module, attribute = _PROGRAM_OBJECTS[name]
-        hook = sys.excepthook  # programs replace it for their command line
-        try:
-            return getattr(import_program(module), attribute)
-        finally:
-            sys.excepthook = hook
     if name in _SUBMODULES:
         return importlib.import_module(_SUBMODULES[name])
     # With `name` and `obj` Python adds "Did you mean ..?" to the traceback.

@@ -23,7 +23,10 @@ FILES = [
     if file not in HUB
 ]
 # Modules that make the config of a user's task before they build it.
-MAKERS = [ROOT / "experiments/anatomy_report" / name for name in ("sources.py", "subject.py")]
+MAKERS = [
+    ROOT / "experiments/anatomy_report/config_subjects.py",
+    *(ROOT / "jaxformer/studies/anatomy" / name for name in ("sources.py", "subject.py")),
+]
 INSIDE = [ROOT / "jaxformer/build.py", *(ROOT / "experiments/recipes").glob("*.py"), *MAKERS]
 
 

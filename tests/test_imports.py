@@ -36,6 +36,8 @@ LAYERS = {
         *("training", "build", "loading", "api"),
     },
 }
+# The console command, which is a process of its own.
+CONSOLE = "jaxformer.__main__"
 HEAVY = {"tensorflow_datasets", "tensorflow", "transformers", "torch", "matplotlib", "numpyro"}
 MAX_ROOT_MODULES = 6
 FILES = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
@@ -49,17 +51,20 @@ MODULES = {name_of(file): file for file in FILES}
 
 
 def imported(tree: ast.Module, top_level_only: bool = False) -> set[str]:
-    """Returns the names that a module imports, those for type checkers left out."""
+    """The names that a module imports: on its first lines, later on, or for type checkers.
+
+    A string that is the name of a module counts too, because `importlib` may be given it.
+    """
     names, nodes = set(), list(tree.body)
     while nodes:
         node = nodes.pop()
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            continue
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             whole = {f"{node.module}.{alias.name}" for alias in node.names}
             names |= {name if name in MODULES else node.module for name in whole}
+        elif isinstance(node, ast.Constant) and "." in str(node.value) and not top_level_only:
+            names |= {node.value} & MODULES.keys()
         elif not top_level_only:
             nodes += ast.iter_child_nodes(node)
     return names
@@ -79,7 +84,8 @@ def test_packages_import_downward_only(imports):
     upward = {
         name: bad
         for name, names in imports.items()
-        if (
+        if name != CONSOLE
+        and (
             bad := {n.split(".")[0] for n in names} & PACKAGES.keys() - PACKAGES[name.split(".")[0]]
         )
     }
@@ -133,7 +139,7 @@ def test_no_package_has_the_name_of_a_public_function():
     """Its import would put a module in the place of the function."""
     packages = {module.name for module in pkgutil.iter_modules(jaxformer.__path__)}
     assert {"planning", "training"} <= packages
-    assert not packages & {*jaxformer._OBJECTS, *jaxformer._PROGRAM_OBJECTS}
+    assert not packages & {*jaxformer._OBJECTS}
 
 
 @pytest.mark.parametrize("first", ["jaxformer.planning.compile_plan", "jaxformer.api"])
@@ -147,6 +153,18 @@ assert plan is jaxformer.plan and callable(plan)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_names_for_type_checkers_and_importlib_count():
+    code = """
+if TYPE_CHECKING:
+    from experiments.run import main
+OBJECTS = {"confirm": ("experiments.confirm", "main")}
+def load():
+    import experiments.demo
+"""
+    found = imported(ast.parse(code))
+    assert found == {"experiments.run", "experiments.confirm", "experiments.demo"}
 
 
 def test_a_cycle_is_noticed():

@@ -17,16 +17,16 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from experiments.anatomy_report.parts import Variant
-from experiments.anatomy_report.store import Store
-from experiments.anatomy_report.study import Member, Result, Study
-from experiments.anatomy_report.subject import Subject
-from experiments.anatomy_report.workers import TrainAll
 from experiments.schedule.executor import Executor
 from experiments.schedule.jobs import Job
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import with_checksum, without_checksum, write_json
 from jaxformer.runtime.progress import Interrupt
+from jaxformer.studies.anatomy.parts import Variant
+from jaxformer.studies.anatomy.store import Store
+from jaxformer.studies.anatomy.study import Member, Result, Study
+from jaxformer.studies.anatomy.subject import Subject
+from jaxformer.studies.anatomy.workers import TrainAll
 
 PROGRAM = (sys.executable, str(Path(__file__).parents[1] / "anatomy.py"))
 # Training time of one job. Members share a job because starting and compiling take a minute.

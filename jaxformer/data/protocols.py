@@ -1,7 +1,7 @@
 """The interfaces between texts, data and training.
 
-`Corpus` describes the texts that `data.preparation` tokenizes. `HeldOut` and `Data` are what
-training needs. This module imports nothing from data or tasks, so both packages can import it.
+`Corpus` describes the texts that `data.preparation` tokenizes. `Batch`, `HeldOut` and `Data` are
+what training needs. This module imports nothing from data or tasks, so both packages can import it.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,6 @@ import jax
 
 if TYPE_CHECKING:
     from jaxformer.data.readers import Piece
-    from jaxformer.tasks.task import Batch
 
 
 class TextSource(NamedTuple):
@@ -42,11 +41,23 @@ class Corpus(NamedTuple):
         return [[source.name, source.part, source.size] for source in self.sources]
 
 
+class Batch(NamedTuple):
+    """Tokens, the target at each position, and the weight of each position in the loss.
+
+    Without the leading axis it is one example. If K scored positions were gathered, targets and
+    weights have the shape (B, K).
+    """
+
+    inputs: jax.Array  # (B, T) int32, or (B, T, n) vectors if the task has no vocabulary
+    targets: jax.Array  # (B, T) int32
+    weights: jax.Array  # (B, T) float
+
+
 class HeldOut(NamedTuple):
     """The examples that no training example may equal."""
 
-    test: "Batch"  # scores are reported on it
-    validation: "Batch"  # learning rates are chosen on it
+    test: Batch  # scores are reported on it
+    validation: Batch  # learning rates are chosen on it
     fingerprints: jax.Array  # sorted fingerprints of the inputs of both sets
 
 
@@ -62,7 +73,7 @@ class Data(Protocol):
         """Returns the test and validation sets, which all members share."""
         ...
 
-    def batch_at(self, member_key: jax.Array, step: jax.Array, avoid: jax.Array, /) -> "Batch":
+    def batch_at(self, member_key: jax.Array, step: jax.Array, avoid: jax.Array, /) -> Batch:
         """Returns the training batch of a step. Called inside jit.
 
         Args:
@@ -72,7 +83,7 @@ class Data(Protocol):
         """
         ...
 
-    def unseen(self, member_key: jax.Array, batch: "Batch", /) -> jax.Array | None:
+    def unseen(self, member_key: jax.Array, batch: Batch, /) -> jax.Array | None:
         """Returns (B,) booleans: True for examples that the member does not train on.
 
         Returns None if all examples are unseen. This is the case if held-out examples are left out

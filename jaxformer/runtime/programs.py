@@ -1,4 +1,6 @@
-"""Import path of the command-line programs: the packages `experiments` and `configs`.
+"""Import path of the command `jaxformer`: its programs are in `experiments` and `configs`.
+
+Only `jaxformer/__main__.py` uses it, in a process of its own. The library imports none of them.
 
 In a clone they are next to the package. A wheel has them in the package's folder `lab`.
 """

@@ -16,20 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from jaxformer.core import layouts
+from jaxformer.data.protocols import Batch as Batch
 from jaxformer.tasks.chunked_loss import DeferredLogits
 from jaxformer.tasks.cross_entropy import cross_entropy
-
-
-class Batch(NamedTuple):
-    """Tokens, the target at each position, and the weight of each position in the loss.
-
-    Without the leading axis it is one example. If K scored positions were gathered, targets and
-    weights have the shape (B, K).
-    """
-
-    inputs: jax.Array  # (B, T) int32, or (B, T, n) vectors if the task has no vocabulary
-    targets: jax.Array  # (B, T) int32
-    weights: jax.Array  # (B, T) float
 
 
 class Scores(NamedTuple):

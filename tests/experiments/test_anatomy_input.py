@@ -9,9 +9,10 @@ import pytest
 
 import jaxformer
 from experiments import anatomy
-from experiments.anatomy_report import parts, sources, subject
-from experiments.anatomy_report.training import is_change
+from experiments.anatomy_report import config_subjects
 from jaxformer.core.errors import UserError
+from jaxformer.studies.anatomy import parts, sources, subject
+from jaxformer.studies.anatomy.training import is_change
 from jaxformer.tasks.retrieval import Retrieval
 
 PAGE = Path(__file__).parents[2] / "docs/anatomy.md"
@@ -81,10 +82,10 @@ def test_tasks_are_read_from_modules_files_and_configs():
     assert one.network.steps == 7 and one.mixing is not None and one.name == "Retrieval"
     same, other = (sources.of_task_text("my_tasks:Small", steps=n, width=16) for n in (7, 8))
     assert one.hash == same.hash != other.hash
-    config = sources.of_config_text("mixit/retrieval:scale=tiny", rates=(1e-3, 1e-2))
+    config = config_subjects.of_config_text("mixit/retrieval:scale=tiny", rates=(1e-3, 1e-2))
     assert config.rates == (1e-3, 1e-2) and config.network.steps == 400
     # A part that the config itself freezes is not frozen again.
-    config = sources.of_config_text("mixit/retrieval:variant=frozen_qk,scale=tiny")
+    config = config_subjects.of_config_text("mixit/retrieval:variant=frozen_qk,scale=tiny")
     found = parts.parts_of(config.network.shapes)
     variants = parts.variants_of(found, (parts.FROZEN, parts.ONLY), can_mix=False)
     names = [one.name for one in variants if not is_change(config.network, one)]
@@ -105,4 +106,7 @@ def test_python_refuses_what_is_no_task():
         subject.of_task(Retrieval)
     with pytest.raises(UserError, match="expected a task"):
         subject.of_task(np.zeros(3))
+    with pytest.raises(UserError, match=r"jaxformer anatomy --task=retrieval\.$") as error:
+        jaxformer.anatomy("retrieval")
+    assert "\n" not in str(error.value)
     assert "anatomy" in dir(jaxformer) and callable(jaxformer.anatomy)

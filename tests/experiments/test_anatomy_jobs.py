@@ -8,12 +8,12 @@ import pytest
 
 from experiments.anatomy_report import cluster_jobs
 from experiments.anatomy_report.cluster_jobs import jobs_of, read_pack, train_in_jobs
-from experiments.anatomy_report.parts import FROZEN, Variant
-from experiments.anatomy_report.store import Store
-from experiments.anatomy_report.study import Member, Study, run
-from experiments.anatomy_report.training import Trained
 from experiments.schedule.jobs import Outcome
 from jaxformer.core.errors import UserError
+from jaxformer.studies.anatomy.parts import FROZEN, Variant
+from jaxformer.studies.anatomy.store import Store
+from jaxformer.studies.anatomy.study import Member, Study, run
+from jaxformer.studies.anatomy.training import Trained
 from jaxformer.training.metrics import Mean
 from tests.experiments import pretended
 

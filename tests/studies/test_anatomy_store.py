@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from experiments.anatomy_report.parts import FROZEN, WHOLE_NETWORK, Variant
-from experiments.anatomy_report.store import Store
-from experiments.anatomy_report.study import Study
-from experiments.anatomy_report.training import Trained
+from jaxformer.studies.anatomy.parts import FROZEN, WHOLE_NETWORK, Variant
+from jaxformer.studies.anatomy.store import Store
+from jaxformer.studies.anatomy.study import Study
+from jaxformer.studies.anatomy.training import Trained
 from jaxformer.training.metrics import Mean
 
 MLP = Variant("MLP", FROZEN)

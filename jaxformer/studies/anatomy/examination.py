@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments.anatomy_report import components, inside
-from experiments.anatomy_report.pairs import PromptPairs, read_pairs
-from experiments.anatomy_report.report import Report
 from jaxformer import loading
 from jaxformer.core.errors import UserError
+from jaxformer.studies.anatomy import components, inside
+from jaxformer.studies.anatomy.pairs import PromptPairs, read_pairs
+from jaxformer.studies.anatomy.report import Report
 
 MAX_HEADS = 4  # the number of heads whose attention is drawn
 

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from experiments.anatomy_report import judge, parts, sentences
-from experiments.anatomy_report.judge import NO_WORSE, OPEN, WORSE, Cell
-from experiments.anatomy_report.parts import FIXED_MIXING, FROZEN, METHODS, ONLY, REMOVED, Variant
 from jaxformer.core.errors import UserError
 from jaxformer.stats.differences import Number, difference
+from jaxformer.studies.anatomy import judge, parts, sentences
+from jaxformer.studies.anatomy.judge import NO_WORSE, OPEN, WORSE, Cell
+from jaxformer.studies.anatomy.parts import FIXED_MIXING, FROZEN, METHODS, ONLY, REMOVED, Variant
 
 WHOLE = Variant(parts.WHOLE, parts.WHOLE)
 NAMES = [part.name for part in parts.PARTS]

@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.anatomy_report.subject import Subject
 from jaxformer.core.errors import UserError
 from jaxformer.models.attention import mixing_std
 from jaxformer.models.attention_paths import AttentionPaths
 from jaxformer.models.decoder import Decoder
+from jaxformer.studies.anatomy.subject import Subject
 from theory import attention_paths, covariance_sde
 from theory.advise.diagnosis import judge
 from theory.advise.model_architecture import architecture_of

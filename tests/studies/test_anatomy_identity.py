@@ -7,11 +7,11 @@ import optax
 import pytest
 
 import jaxformer
-from experiments.anatomy_report import sources, subject
 from jaxformer.core import optim
 from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DataSettings
 from jaxformer.models.decoder import decoder
+from jaxformer.studies.anatomy import sources, subject
 from jaxformer.tasks.retrieval import Retrieval
 
 SIZES = dict(width=8, layers=1, heads=2, mlp_width=8)

@@ -8,25 +8,29 @@ from typing import Any
 
 import jax
 
-from experiments.anatomy_report import examination, parts, sources, theory
-from experiments.anatomy_report.judge import MARGIN, SEEDS_AT_LOOK
-from experiments.anatomy_report.pairs import pairs_of_batch, with_texts
-from experiments.anatomy_report.report import Report
-from experiments.anatomy_report.store import Store
-from experiments.anatomy_report.study import Member, Study
-from experiments.anatomy_report.study import run as run_study
-from experiments.anatomy_report.subject import Subject, of_task
-from experiments.anatomy_report.text_tables import text_table
-from experiments.anatomy_report.training import Trained, is_change
-from experiments.anatomy_report.workers import TrainAll, workers
 from jaxformer import build, loading
 from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.core.text_format import counted, duration
 from jaxformer.runtime.progress import Interrupt
+from jaxformer.studies.anatomy import examination, parts, sources
+from jaxformer.studies.anatomy.judge import MARGIN, SEEDS_AT_LOOK
+from jaxformer.studies.anatomy.pairs import pairs_of_batch, with_texts
+from jaxformer.studies.anatomy.report import Report
+from jaxformer.studies.anatomy.store import Store
+from jaxformer.studies.anatomy.study import Member, Study
+from jaxformer.studies.anatomy.study import run as run_study
+from jaxformer.studies.anatomy.subject import Subject
+from jaxformer.studies.anatomy.text_tables import text_table
+from jaxformer.studies.anatomy.training import Trained, is_change
+from jaxformer.studies.anatomy.workers import TrainAll, workers
 from jaxformer.tasks.language import NextToken
 from jaxformer.tasks.task import Task
 
 BUDGET_SECONDS = 600.0
+# Lines about a network from a theory, given the subject and its trained parameters, if any.
+Theory = Callable[[Subject, Any], Sequence[str]]
+# Makes the function that trains members elsewhere, such as in jobs of a cluster.
+Executor = Callable[[Study, Interrupt], TrainAll]
 
 
 def anatomy(
@@ -42,6 +46,8 @@ def anatomy(
     heads: bool = True,
     workdir: str | Path | None = None,
     progress: bool = True,
+    theory: Theory | None = None,
+    executor: Executor | None = None,
     **options: Any,
 ) -> Report:
     """Finds out what each part of a transformer does: what must be trained and what can go.
@@ -73,6 +79,11 @@ def anatomy(
       workdir: a folder for the trained members and the report; the same call resumes from it.
         Default: nothing is saved.
       progress: whether to print a line for each training.
+      theory: adds lines to the report about where the network starts and what it converges to,
+        such as `theory.anatomy.lines`. Default: no such lines, because this library does not
+        import `theory`; the command `jaxformer anatomy` passes it.
+      executor: trains members elsewhere: a function of the study and of an `Interrupt` that
+        returns a function from members to results. Default: this process trains them.
       **options: steps (400), batch_size (64), rates (3e-3, 1e-2, 1e-3), data (`DataSettings`), and
         fields of the decoder such as width (64), layers (2) and heads (4).
 
@@ -85,26 +96,17 @@ def anatomy(
     write_line = print if progress else lambda line: None
     if prompts is not None:
         return examination.of_model(str(source), prompts, write_line, heads)
-    run = None if isinstance(source, Task) or not Path(source).is_dir() else source
-    if isinstance(source, Task):
-        subject = of_task(source, model, **options)
-    elif run is None:
-        subject = sources.of_task_text(str(source), **options)
-    else:
-        if options or model is not None:
-            names = ", ".join([*options, *["model"] * (model is not None)])
-            raise UserError(f"a run sets {names} itself: leave it out.")
-        subject = sources.of_run(run)
     report, _ = examine_training(
-        subject,
+        sources.subject_of(source, model, **options),
         methods=methods,
         by_layer=by_layer,
         seeds=seeds,
         budget=budget,
         margin=margin,
         folder=None if workdir is None else Path(workdir),
-        run=run,
         write_line=write_line,
+        theory=theory,
+        executor=executor,
     )
     return report
 
@@ -118,11 +120,11 @@ def examine_training(
     budget: float,
     margin: float,
     folder: Path | None,
-    run: str | Path | None = None,
     write_line: Callable[[str], None],
     processes: int = 1,
     make_subject: Callable[[], Subject] | None = None,
-    in_jobs: Callable[[Study, Interrupt], TrainAll] | None = None,
+    theory: Theory | None = None,
+    executor: Executor | None = None,
 ) -> tuple[Report, int]:
     """Trains the variants of a subject, judges them and examines the trained network.
 
@@ -130,11 +132,10 @@ def examine_training(
       subject: task, network and settings.
       methods, by_layer, seeds, budget, margin: as in `anatomy`.
       folder: the folder for the trained members; None saves nothing.
-      run: the run whose network is examined; None examines the network that was trained here.
       write_line: prints a line.
       processes: trainings at once. More than one needs `make_subject`.
       make_subject: returns the subject in another process.
-      in_jobs: returns a function that trains members in the jobs of a cluster; None trains here.
+      theory, executor: as in `anatomy`.
 
     Returns:
       (the report, the signal that stopped it or 0)
@@ -169,7 +170,7 @@ def examine_training(
         write_line(f"  {member.variant.name}: {result}")
         training_seconds.append(trained.seconds)
         # The first training of each process includes compilation: the estimate uses the next one.
-        if in_jobs is None and len(training_seconds) == processes + 1:
+        if executor is None and len(training_seconds) == processes + 1:
             n_missing = max(study.minimum() - len(study.store.members), 0)
             seconds_left = n_missing * trained.seconds / processes
             write_line(f"  first verdicts on all parts in about {duration(seconds_left)}")
@@ -179,12 +180,12 @@ def examine_training(
 
     with contextlib.ExitStack() as stack:
         train_all = None
-        if in_jobs is None and processes > 1:
+        if executor is None and processes > 1:
             assert make_subject is not None
             train_all = stack.enter_context(workers(processes, make_subject))
         interrupt = stack.enter_context(Interrupt())
-        if in_jobs is not None:
-            train_all = in_jobs(study, interrupt)
+        if executor is not None:
+            train_all = executor(study, interrupt)
         is_complete = run_study(
             study,
             budget,
@@ -201,15 +202,14 @@ def examine_training(
     if not is_complete or not table.is_decided:
         write_line(stop_line(study, stopped, is_complete, folder))
     params = None if stopped else study.whole_params()
-    report = report_of(study, params)
-    return (report if stopped else examined(report, study, run, write_line)), stopped
+    lines = [] if theory is None else theory(subject, params)
+    report = report_of(study, lines)
+    return (report if stopped else examined(report, study, write_line)), stopped
 
 
-def examined(
-    report: Report, study: Study, run: str | Path | None, write_line: Callable[[str], None]
-) -> Report:
+def examined(report: Report, study: Study, write_line: Callable[[str], None]) -> Report:
     """Returns the report with the effects of the network's components, if they are measurable."""
-    network = study.subject.network
+    network, run = study.subject.network, study.subject.run
     if run is None:
         key = jax.random.fold_in(jax.random.key(0), 0)  # the key of the member with seed 0
         model, params, initial = network.model, study.whole_params(), network.init(key)
@@ -229,13 +229,8 @@ def examined(
         return report
 
 
-def report_of(study: Study, params: Any) -> Report:
-    """Returns the report of the members that were trained so far.
-
-    Args:
-      study: the study.
-      params: the parameters of the trained network, for the theory; None if it was not trained.
-    """
+def report_of(study: Study, theory_lines: Sequence[str] = ()) -> Report:
+    """Returns the report of the members that were trained so far."""
     table, subject = study.table(), study.subject
     curves = {}
     for variant in (parts.WHOLE_NETWORK, *study.variants):
@@ -247,7 +242,7 @@ def report_of(study: Study, params: Any) -> Report:
         subject.name,
         table,
         curves,
-        theory=theory.lines(subject, params),
+        theory=theory_lines,
         costs={
             "trainings": len(members),
             "seconds": math.fsum(member.seconds for member in members),

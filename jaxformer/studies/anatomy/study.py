@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 
 import jax
 
-from experiments.anatomy_report import judge
-from experiments.anatomy_report.judge import Cell, Table
-from experiments.anatomy_report.parts import FIXED_MIXING, ONLY, WHOLE_NETWORK, Variant
-from experiments.anatomy_report.store import Store
-from experiments.anatomy_report.subject import Subject
-from experiments.anatomy_report.training import Trained, Trainer
 from jaxformer.core.errors import UserError
 from jaxformer.data.protocols import HeldOut
+from jaxformer.studies.anatomy import judge
+from jaxformer.studies.anatomy.judge import Cell, Table
+from jaxformer.studies.anatomy.parts import FIXED_MIXING, ONLY, WHOLE_NETWORK, Variant
+from jaxformer.studies.anatomy.store import Store
+from jaxformer.studies.anatomy.subject import Subject
+from jaxformer.studies.anatomy.training import Trained, Trainer
 from jaxformer.tasks.language import PreparedText
 
 

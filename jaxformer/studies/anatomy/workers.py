@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 
-from experiments.anatomy_report.store import Store
-from experiments.anatomy_report.study import Member, Result, Study
-from experiments.anatomy_report.subject import Subject
 from jaxformer.core.errors import UserError
 from jaxformer.runtime import processes
+from jaxformer.studies.anatomy.store import Store
+from jaxformer.studies.anatomy.study import Member, Result, Study
+from jaxformer.studies.anatomy.subject import Subject
 
 _study: Study | None = None  # the study of this worker process
 

@@ -17,11 +17,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from experiments.anatomy_report.parts import Variant
-from experiments.anatomy_report.subject import Network
 from jaxformer.core import paths
 from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.data.protocols import HeldOut
+from jaxformer.studies.anatomy.parts import Variant
+from jaxformer.studies.anatomy.subject import Network
 from jaxformer.tasks.disk import MAX_READ_STEPS, OnDisk, Order
 from jaxformer.training.metrics import Mean, means_of_members
 from jaxformer.training.population import Population

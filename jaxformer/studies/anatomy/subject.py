@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -69,6 +70,7 @@ class Subject:
     mixing: Network | None  # with fixed mixing; None if the network has no softmax attention
     rates: tuple[float, ...]
     identity: dict[str, Any]  # the settings; equal settings give equal results
+    run: Path | None = None  # the run whose network is examined; None: one that the study trains
 
     @cached_property
     def hash(self) -> str:

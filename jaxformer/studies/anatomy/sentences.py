@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from experiments.anatomy_report.judge import NO_WORSE, WORSE, Judged, Table
-from experiments.anatomy_report.parts import (
+from jaxformer.stats.differences import Number
+from jaxformer.studies.anatomy.judge import NO_WORSE, WORSE, Judged, Table
+from jaxformer.studies.anatomy.parts import (
     ATTENTION,
     FIXED_MIXING,
     FROZEN,
@@ -13,7 +14,6 @@ from experiments.anatomy_report.parts import (
     QUERIES_KEYS,
     REMOVED,
 )
-from jaxformer.stats.differences import Number
 
 PLURALS = (QUERIES_KEYS, "values", "norms", "positions")
 BRANCH_OF = {  # the branch that contains a part

@@ -3,20 +3,17 @@
 import math
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from experiments.anatomy_report import drawing, page_inside
-from experiments.anatomy_report.inside import Inside
-from experiments.anatomy_report.judge import Judged, Table
-from experiments.anatomy_report.parts import ONLY
-from experiments.anatomy_report.sentences import score_text, unbroken
-from experiments.anatomy_report.text_tables import columns
-from experiments.anatomy_report.views import views
 from jaxformer.core.text_format import duration
 from jaxformer.report import svg
-
-if TYPE_CHECKING:
-    from experiments.anatomy_report.report import Report
+from jaxformer.studies.anatomy import drawing, page_inside
+from jaxformer.studies.anatomy.content import Content
+from jaxformer.studies.anatomy.inside import Inside
+from jaxformer.studies.anatomy.judge import Judged, Table
+from jaxformer.studies.anatomy.parts import ONLY
+from jaxformer.studies.anatomy.sentences import score_text, unbroken
+from jaxformer.studies.anatomy.text_tables import columns
+from jaxformer.studies.anatomy.views import views
 
 MAX_CURVES = 7  # the number of colours in the style sheet
 BAR_WIDTH = 220  # pixels
@@ -25,7 +22,7 @@ CHANGED = "Changed after training, one part at a time: mean ± 95 % interval"
 VIEW_NAMES = {ONLY: "only it trained"}
 
 
-def page(report: "Report") -> str:
+def page(report: Content) -> str:
     """Returns the page of a report."""
     style = Path(__file__).with_name("page.css").read_text()
     title = f"Anatomy of {report.name}"
@@ -50,7 +47,7 @@ def page(report: "Report") -> str:
     )
 
 
-def _sizes_and_scores(report: "Report") -> str:
+def _sizes_and_scores(report: Content) -> str:
     """Returns the sizes, the score of the whole network and the score of guessing."""
     table, lines = report.training, []
     if count := report.settings.get("parameters"):
@@ -69,7 +66,7 @@ def _sizes_and_scores(report: "Report") -> str:
     return f'<p class="soft">{escape("; ".join(lines))}.</p>'
 
 
-def _first_screen(report: "Report") -> str:
+def _first_screen(report: Content) -> str:
     """Returns the sentences beside the drawing, or beside the effects of a published model."""
     items = "".join(
         f'<li class="{sentence.outcome.replace(" ", "-")}">{escape(sentence.text)}</li>'
@@ -125,7 +122,7 @@ def _method(table: Table) -> str:
     )
 
 
-def _table(report: "Report") -> str:
+def _table(report: Content) -> str:
     table = report.training
     assert table is not None
     rows = "".join(_row(table, row) for row in table.rows)
@@ -162,7 +159,7 @@ def _bar(table: Table, row: Judged) -> str:
     )
 
 
-def _curves(report: "Report") -> str:
+def _curves(report: Content) -> str:
     """Returns the training loss of the whole network and of the variants that lose most."""
     table = report.training
     assert table is not None
@@ -184,7 +181,7 @@ def _curves(report: "Report") -> str:
     return f'<h2>Training loss</h2><div class="chart">{chart}</div>{svg.legend(series)}'
 
 
-def _inside(report: "Report") -> list[str]:
+def _inside(report: Content) -> list[str]:
     """Returns the sections about the trained network."""
     inside = report.inside
     assert inside is not None
@@ -216,7 +213,7 @@ def _legend(inside: Inside) -> str:
     )
 
 
-def _costs(report: "Report") -> str:
+def _costs(report: Content) -> str:
     """Returns the trainings, their time, the learning rates and the command."""
     texts = []
     if trainings := report.costs.get("trainings"):

@@ -3,9 +3,9 @@
 import pytest
 
 import jaxformer
-from experiments.anatomy_report.inside import examine
-from experiments.anatomy_report.pairs import read_pairs
 from jaxformer.models.pretrained.text import Text
+from jaxformer.studies.anatomy.inside import examine
+from jaxformer.studies.anatomy.pairs import read_pairs
 from tests.docs.test_models_page import PACKAGE, is_installed
 
 CLEAN = "When Mary and John went to a store, John gave a drink to"

@@ -17,7 +17,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments.anatomy_report.parts import FROZEN, REMOVED, Variant
 from jaxformer.core.errors import UserError
 from jaxformer.stats.differences import (
     ABOVE,
@@ -31,6 +30,7 @@ from jaxformer.stats.differences import (
 )
 from jaxformer.stats.members import record_number
 from jaxformer.stats.multiplicity import benjamini_hochberg
+from jaxformer.studies.anatomy.parts import FROZEN, REMOVED, Variant
 
 MARGIN = 0.05  # share of the lead that a network that is "no worse" may lose
 LOOKS = 3  # how often a cell is judged at most

@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.anatomy_report import inside
-from experiments.anatomy_report.inside import agreement, effect_of, examine, interval
-from experiments.anatomy_report.pairs import pairs_of_batch, pairs_of_task, read_pairs
 from jaxformer import capture
 from jaxformer.core.errors import UserError
 from jaxformer.models.decoder import decoder
 from jaxformer.models.pretrained.text import TokenIds
 from jaxformer.models.recall import recall
+from jaxformer.studies.anatomy import inside
+from jaxformer.studies.anatomy.inside import agreement, effect_of, examine, interval
+from jaxformer.studies.anatomy.pairs import pairs_of_batch, pairs_of_task, read_pairs
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.task import Batch
 

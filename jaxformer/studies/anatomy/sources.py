@@ -1,44 +1,49 @@
-"""Reads what the report is about: a task of the user, a config, a run or a published model."""
+"""The door of a study: a task, its text or a run becomes a `Subject`."""
 
 import ast
+import dataclasses
 import importlib
 import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
 
-from experiments.anatomy_report import subject
-from experiments.anatomy_report.subject import Subject
-from experiments.cli import completion, flags
 from jaxformer.core import identity
 from jaxformer.core.errors import UserError, did_you_mean, one_line
 from jaxformer.io.run_folder import Workdir
+from jaxformer.studies.anatomy import subject
+from jaxformer.studies.anatomy.subject import Subject
 from jaxformer.tasks.task import Task
 
 
-def of_task_text(text: str, scale: str = "tiny", **options: Any) -> Subject:
-    """Returns the subject of "package.module:Task", "file.py:Task(size=8)" or a config's task.
+def subject_of(source: Task | str | Path, model: Any = None, **options: Any) -> Subject:
+    """The subject of a task, of "package.module:Task" or of the folder of a run.
 
     Args:
-      text: the task; a name such as "retrieval" is the task of a training config.
-      scale: the scale of this config.
-      **options: arguments of `subject.of_task`. A config has its own network and training, so only
-        steps and rates may be given with one.
+      source: the task, its text or the run
+      model: the network of a task; None: a decoder
+      **options: arguments of `subject.of_task`
     """
+    if isinstance(source, Task):
+        return subject.of_task(source, model, **options)
+    if not Path(source).is_dir():
+        return of_task_text(str(source), model, **options)
+    if options or model is not None:
+        names = ", ".join([*options, *["model"] * (model is not None)])
+        raise UserError(f"a run sets {names} itself: leave it out.")
+    return of_run(source)
+
+
+def of_task_text(text: str, model: Any = None, name: str = "", **options: Any) -> Subject:
+    """The subject of "package.module:Task" or "file.py:Task(size=8)"."""
     if ":" not in text:
-        return _of_named_config(text, scale, options)
-    task = load_task(text)
-    return subject.of_task(task, name=options.pop("name", "") or type(task).__name__, **options)
-
-
-def of_config_text(text: str, **options: Any) -> Subject:
-    """Returns the subject of a training config "NAME:ARGUMENTS"."""
-    config = flags.load_config(completion.config_path(text))
-    if config.recipe != "train":
         raise UserError(
-            f"the report needs a training config; the recipe of {text} is {config.recipe!r}."
+            f"{text!r} is no task: give a Task, such as Retrieval(max_pairs=4, vocab=16), "
+            '"package.module:Task", "file.py:Task" or the folder of a run. Only the command reads '
+            f"configs: jaxformer anatomy --task={text}."
         )
-    return _of_config(config, str(config.name).rpartition("/")[2], options)
+    task = load_task(text)
+    return subject.of_task(task, model, name=name or type(task).__name__, **options)
 
 
 def of_run(folder: str | Path, task: Task | None = None) -> Subject:
@@ -71,7 +76,7 @@ def of_run(folder: str | Path, task: Task | None = None) -> Subject:
             f"the task of {folder} does something else today ({why}): its code was edited after "
             "the run. The report would explain the old network on the new task."
         )
-    return what
+    return dataclasses.replace(what, run=Path(folder))
 
 
 def load_task(text: str) -> Task:
@@ -142,27 +147,3 @@ def _split_call(expression: str, text: str) -> tuple[str, dict[str, Any]]:
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         pass
     raise UserError(expected)
-
-
-def _of_named_config(name: str, scale: str, options: dict[str, Any]) -> Subject:
-    files = flags.training_configs("standard")
-    if name not in files:
-        hint = did_you_mean(name, files)
-        raise UserError(
-            f"unknown task {name!r}.{hint} Give package.module:Task, file.py:Task, or one of "
-            f"{', '.join(files)}."
-        )
-    config = flags.load_config(f"{files[name]}:variant=standard,scale={scale}")
-    return _of_config(config, f"{name} {scale}", options)
-
-
-def _of_config(config: Any, name: str, options: dict[str, Any]) -> Subject:
-    options = {key: value for key, value in options.items() if value}  # those that were given
-    if "steps" in options:
-        config.train.steps = options.pop("steps")
-        config.optim.warmup = min(config.optim.warmup, config.train.steps // 4)
-    if "rates" in options:
-        config.optim.learning_rate = tuple(options.pop("rates"))
-    if options:
-        raise UserError(f"a config sets {', '.join(options)} itself: leave it out.")
-    return subject.of_config(config, name)

@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.anatomy_report import subject, theory
 from jaxformer.core.settings import DataSettings
 from jaxformer.models.attention_paths import attention_paths
 from jaxformer.models.decoder import decoder
+from jaxformer.studies.anatomy import subject
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.task import Batch, OneAnswer, Scores
+from theory import anatomy as theory
 from theory import attention_paths as paths_theory
 from theory import covariance_sde
 

@@ -10,10 +10,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from experiments.anatomy_report.effect import Effect
-from experiments.anatomy_report.inside import Inside
 from jaxformer.stats.differences import LEVEL
 from jaxformer.stats.multiplicity import benjamini_hochberg
+from jaxformer.studies.anatomy.effect import Effect
+from jaxformer.studies.anatomy.inside import Inside
 
 # Sentences state effects of these methods only. The most direct method is first.
 STATED = ("mean ablation", "resampling", "patching", "direct")

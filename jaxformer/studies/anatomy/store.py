@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.anatomy_report.parts import Variant
-from experiments.anatomy_report.training import Trained
 from jaxformer.core import paths
 from jaxformer.core.errors import one_line
 from jaxformer.io import npz_store
 from jaxformer.io.atomic_files import has_checksum, with_checksum, without_checksum, write_json
+from jaxformer.studies.anatomy.parts import Variant
+from jaxformer.studies.anatomy.training import Trained
 from jaxformer.training.metrics import Mean
 
 RATE = "rate"  # the array of whole.npz with the learning rate of its parameters

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from experiments.anatomy_report import judge
-from experiments.anatomy_report.parts import FROZEN, ONLY, REMOVED, WHOLE, WHOLE_NETWORK, Variant
-from experiments.anatomy_report.store import Store
-from experiments.anatomy_report.study import Study
-from experiments.anatomy_report.training import Trained
+from jaxformer.studies.anatomy import judge
+from jaxformer.studies.anatomy.parts import FROZEN, ONLY, REMOVED, WHOLE, WHOLE_NETWORK, Variant
+from jaxformer.studies.anatomy.store import Store
+from jaxformer.studies.anatomy.study import Study
+from jaxformer.studies.anatomy.training import Trained
 from jaxformer.training.metrics import Mean
 
 TRIVIAL, BEST = 0.2, 0.9

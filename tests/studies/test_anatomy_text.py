@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 import jaxformer
-from experiments.anatomy_report import judge, pairs, sources, subject
-from experiments.anatomy_report.parts import WHOLE_NETWORK
-from experiments.anatomy_report.training import Trainer
 from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DataSettings
+from jaxformer.studies.anatomy import judge, pairs, sources, subject
+from jaxformer.studies.anatomy.parts import WHOLE_NETWORK
+from jaxformer.studies.anatomy.training import Trainer
 from jaxformer.tasks.language import MaskedTokens, NextToken
 
 SIZES = {"width": 16, "layers": 1, "heads": 2, "mlp_width": 32}

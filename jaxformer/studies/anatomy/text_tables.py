@@ -3,10 +3,10 @@
 import math
 from collections.abc import Sequence
 
-from experiments.anatomy_report import sentences
-from experiments.anatomy_report.components import DecidedEffect
-from experiments.anatomy_report.judge import CANNOT_TELL, OPEN, Judged, Table
-from experiments.anatomy_report.parts import ONLY
+from jaxformer.studies.anatomy import sentences
+from jaxformer.studies.anatomy.components import DecidedEffect
+from jaxformer.studies.anatomy.judge import CANNOT_TELL, OPEN, Judged, Table
+from jaxformer.studies.anatomy.parts import ONLY
 
 COLUMNS = ("part", "what was done", "share of the way", "score", "seeds", "compared with the whole")
 

@@ -12,14 +12,14 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from experiments.anatomy_report import components, drawing, judge
-from experiments.anatomy_report.effect import Effect
-from experiments.anatomy_report.inside import Inside
-from experiments.anatomy_report.layer_facts import KernelFacts, LayerFacts
-from experiments.anatomy_report.parts import FIXED_MIXING, FROZEN, ONLY, REMOVED, Variant
-from experiments.anatomy_report.report import Report
 from jaxformer.core.errors import UserError
-from tests.experiments.test_anatomy_judge import cells_of
+from jaxformer.studies.anatomy import components, drawing, judge
+from jaxformer.studies.anatomy.effect import Effect
+from jaxformer.studies.anatomy.inside import Inside
+from jaxformer.studies.anatomy.layer_facts import KernelFacts, LayerFacts
+from jaxformer.studies.anatomy.parts import FIXED_MIXING, FROZEN, ONLY, REMOVED, Variant
+from jaxformer.studies.anatomy.report import Report
+from tests.studies.test_anatomy_judge import cells_of
 
 SHIFTS = {
     Variant("attention", REMOVED): -0.6,

@@ -25,16 +25,16 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.anatomy_report import layer_facts
-from experiments.anatomy_report.effect import Effect
-from experiments.anatomy_report.layer_facts import KernelFacts, LayerFacts
-from experiments.anatomy_report.pairs import PromptPairs
 from jaxformer.core.errors import UserError, check_choice, one_line
 from jaxformer.interp import contributions
 from jaxformer.interp.answers import Answers
 from jaxformer.interp.blocks import count_blocks
 from jaxformer.interp.components import Measured
 from jaxformer.stats.differences import LEVEL, mean_and_sem, quantile
+from jaxformer.studies.anatomy import layer_facts
+from jaxformer.studies.anatomy.effect import Effect
+from jaxformer.studies.anatomy.layer_facts import KernelFacts, LayerFacts
+from jaxformer.studies.anatomy.pairs import PromptPairs
 
 RANKS = {"rank 1 %": 0.01, "rank 10 %": 0.1}  # {method: the share of the rank that is kept}
 REPLACING = ("mean ablation", "resampling", "patching", "path patching", "attribution")

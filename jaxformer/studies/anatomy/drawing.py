@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-from experiments.anatomy_report import parts
-from experiments.anatomy_report.judge import NO_WORSE, OPEN, WORSE, Judged, Table
-from experiments.anatomy_report.parts import (
+from jaxformer.studies.anatomy import parts
+from jaxformer.studies.anatomy.judge import NO_WORSE, OPEN, WORSE, Judged, Table
+from jaxformer.studies.anatomy.parts import (
     ATTENTION,
     EMBEDDING,
     FROZEN,
@@ -23,7 +23,7 @@ from experiments.anatomy_report.parts import (
     REMOVED,
     UNEMBEDDING,
 )
-from experiments.anatomy_report.sentences import Sentence, unbroken
+from jaxformer.studies.anatomy.sentences import Sentence, unbroken
 
 WITHOUT = "without it"
 VIEWS = (WITHOUT, FROZEN, REMOVED, ONLY)

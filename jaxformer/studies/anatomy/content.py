@@ -1,31 +1,22 @@
-"""`Report`: what each part of one transformer does, as table, sentences, figure and page."""
+"""`Content`: what was measured about one transformer, and the sentences that it decides."""
 
 import dataclasses
-import html
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-from experiments.anatomy_report import components, drawing, page, sentences
-from experiments.anatomy_report.components import DecidedEffect
-from experiments.anatomy_report.effect import Effect
-from experiments.anatomy_report.inside import Inside
-from experiments.anatomy_report.judge import Table
-from experiments.anatomy_report.sentences import Sentence
-from experiments.anatomy_report.text_tables import effects_text, text_table
-from jaxformer.core.errors import UserError
-from jaxformer.io.atomic_files import write_atomically, write_json
-from jaxformer.report.tables import csv_text
-
-NOTHING_DECIDED = "Nothing is decided yet: more seeds or prompts are needed."
+from jaxformer.studies.anatomy import components, sentences
+from jaxformer.studies.anatomy.components import DecidedEffect
+from jaxformer.studies.anatomy.effect import Effect
+from jaxformer.studies.anatomy.inside import Inside
+from jaxformer.studies.anatomy.judge import Table
+from jaxformer.studies.anatomy.sentences import Sentence
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
-    """The comparisons of one transformer, and the sentences that they decide.
+class Content:
+    """The comparisons of one transformer, and what they decide.
 
     Attributes:
       name: the name of the task, run or model.
@@ -117,66 +108,3 @@ class Report:
             part if layer is None else f"{part} of block {layer}": verdict
             for (part, layer), verdict in self.training.verdicts().items()
         }
-
-    def __str__(self) -> str:
-        parts = [text_table(self.training)] if self.training else []
-        if any(row.is_decided for row in self.effects):
-            parts.append(effects_text(self.effects))
-        sentences = self.sentences or [NOTHING_DECIDED]
-        return "\n\n".join([*parts, "\n".join([*sentences, *self.theory])])
-
-    def to_csv(self, file: str | Path | None = None) -> str:
-        """Returns the comparisons as CSV, or the effects without any; writes `file`, if given."""
-        rows = self.table or self.effect_table
-        columns = list(rows[0]) if rows else []
-        text = csv_text([columns, *([*row.values()] for row in rows)])
-        if file is not None:
-            write_atomically(Path(file), text.encode())
-        return text
-
-    def to_html(self, file: str | Path | None = None) -> str:
-        """Returns the HTML page and writes it to `file`, if given."""
-        text = page.page(self)
-        if file is not None:
-            write_atomically(Path(file), text.encode())
-        return text
-
-    def plot(self, file: str | Path | None = None) -> Any:
-        """Returns drawing and sentences as a matplotlib figure; saves it as `file`, if given."""
-        if self.training is None:
-            raise UserError("the drawing shows trained variants, and this report has none.")
-        layers = int(self.settings.get("layers", 1))
-        title = f"Anatomy of {self.name}"
-        figure = drawing.figure(self.training, title, layers=layers, sentences=self.decided)
-        if file is not None:
-            figure.savefig(file, dpi=150)
-        return figure
-
-    def _repr_html_(self) -> str:
-        if self.training is None:
-            return f"<pre>{html.escape(str(self))}</pre>"
-        lines = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences)
-        return f"<pre>{html.escape(text_table(self.training))}</pre><ul>{lines}</ul>"
-
-    def save(self, folder: Path) -> list[Path]:
-        """Writes anatomy.html, .json, .csv and .png into a folder; returns the files."""
-        folder.mkdir(parents=True, exist_ok=True)
-        record = {
-            "name": self.name,
-            "sentences": self.sentences,
-            "verdicts": self.verdicts,
-            "table": self.table,
-            "effects": self.effect_table,
-            "theory": list(self.theory),
-            "costs": self.costs,
-        }
-        # Values that JSON does not have become text.
-        json_values = json.loads(json.dumps(record, default=str))
-        write_json(folder / "anatomy.json", json_values)
-        self.to_csv(folder / "anatomy.csv")
-        self.to_html(folder / "anatomy.html")
-        names = ["anatomy.html", "anatomy.json", "anatomy.csv"]
-        if self.training is not None:
-            self.plot(folder / "anatomy.png")
-            names.append("anatomy.png")
-        return [folder / name for name in names]

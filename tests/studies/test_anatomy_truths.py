@@ -5,12 +5,13 @@ import dataclasses
 import pytest
 
 import jaxformer
-from experiments.anatomy_report import components, judge, parts, sources, study, subject
-from experiments.anatomy_report.inside import RANKS, examine
-from experiments.anatomy_report.pairs import pairs_of_task
-from experiments.anatomy_report.store import Store
+from experiments.anatomy_report import config_subjects
 from jaxformer.core.settings import DataSettings
 from jaxformer.models.recall import recall
+from jaxformer.studies.anatomy import components, judge, parts, study, subject
+from jaxformer.studies.anatomy.inside import RANKS, examine
+from jaxformer.studies.anatomy.pairs import pairs_of_task
+from jaxformer.studies.anatomy.store import Store
 from jaxformer.tasks.memorize import Memorize
 from jaxformer.tasks.recall import Recall
 
@@ -70,7 +71,7 @@ def test_modular_addition_needs_attention_whose_queries_and_keys_may_be_random()
     test. Without attention the answer depends on one of the two numbers only.
     """
     config = "mixit/modular_addition:scale=small"
-    what = sources.of_config_text(config, steps=1000, rates=(1e-2,))
+    what = config_subjects.of_config_text(config, steps=1000, rates=(1e-2,))
     by_name = {part.name: part for part in parts.PARTS}
     variants = [
         *parts.variants_of([by_name[parts.QUERIES_KEYS]], [parts.FROZEN], can_mix=False),

@@ -1,0 +1,17 @@
+"""A study of one transformer: which of its parts must be trained, may stay random or can go?
+
+api         `jaxformer.anatomy`: trains, judges and examines
+sources     the door: a task, its text or a run becomes a `subject`
+subject     the task, the network and the settings of its training
+parts       the parts of a network, and the variants that train it without each of them
+training    one compiled program that trains every variant
+study       the next members to train within a budget, where a member is a variant at one seed and
+            learning rate; `store` keeps the trained members
+workers     trainings in several processes; an executor may train elsewhere, such as on a cluster
+judge       decides each comparison by `jaxformer.stats`; `sentences` states the decided ones
+examination what each part of a trained network does: on `pairs` of prompts, `inside` measures each
+            `effect`, `layer_facts` describes the blocks, and `components` decides the effects
+page        the HTML page (`page_inside`, `views`); `drawing` draws the network
+report      the object that `jaxformer.anatomy` returns; `content` is what it is about, and
+            `text_tables` formats its tables
+"""
