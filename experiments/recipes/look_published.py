@@ -10,9 +10,10 @@ from rich.table import Table
 from experiments.cli.describe import show
 from experiments.papers.associations import next_token
 from jaxformer import capture, lens, plots
-from jaxformer.core.errors import UserError
+from jaxformer.core.errors import NotFiniteError, UserError
 from jaxformer.core.text_format import number
 from jaxformer.interp.prompts import first_token
+from jaxformer.models.model import not_finite
 
 WEIGHTS = r"block_\d+/attn/weights"
 SHOWN_HEADS = 12  # the number of heads in the printed table
@@ -36,10 +37,22 @@ def look(model: Any, params: Any, tokenizer: Any, prompt: str) -> Look:
     tokens_1xT = np.array([tokens], np.int32)
     logits = lens.logit_lens(model, params, tokens_1xT)
     weights = capture.capture(model, params, tokens_1xT, names=[WEIGHTS])
+    blocks = [address.split("/")[0] for address in logits]
+    log_p_LxTxV = np.asarray([jax.nn.log_softmax(x[0].astype(float)) for x in logits.values()])
+    is_finite_L = next_token.is_finite(log_p_LxTxV.reshape(len(blocks), -1))
+    if not is_finite_L.all():
+        broken = not_finite(params)
+        advice = "Its activations exceed the numbers of its dtype."
+        if broken:
+            advice = f"Its weights, such as {broken[0]}, are not finite."
+        raise NotFiniteError(
+            f"expected finite logits, got nan or infinity after {blocks[is_finite_L.argmin()]}, "
+            f"which predict no token. {advice}"
+        )
     return Look(
         [tokenizer.show(token) for token in tokens],
-        [address.split("/")[0] for address in logits],
-        np.asarray([jax.nn.log_softmax(x[0].astype(float)) for x in logits.values()]),
+        blocks,
+        log_p_LxTxV,
         np.asarray([x[0] for x in weights.values()]),
     )
 

@@ -22,7 +22,9 @@ from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from jaxformer.core import paths
 from jaxformer.core.errors import UserError, check_range, check_types, unknown
 
 SPEC_FIELDS = ("vocab_size", "length", "causal")
@@ -110,6 +112,20 @@ def check_logits(logits: jax.Array, targets: tuple[int, ...], vocab_size: int) -
             reason = f"was it built for a vocabulary of {logits.shape[2]}?"
     axes = "examples, scored positions, vocabulary" if vocab_size else "examples"
     raise UserError(f"the model must give {expected} ({axes}), got {logits.shape}: {reason}")
+
+
+def not_finite(params: Any) -> list[str]:
+    """The addresses of parameters with a nan or an infinite number."""
+    return [path for path, leaf in paths.flatten(params).items() if not _is_finite(leaf)]
+
+
+def _is_finite(leaf: Any) -> bool:
+    if isinstance(leaf, jax.Array):
+        device = next(iter(leaf.devices()))
+        if device.platform != "cpu" or not leaf.is_fully_addressable:
+            return bool(jax.jit(lambda x: jnp.isfinite(x).all())(leaf))
+    # A program for each shape would take longer than to read arrays of the host.
+    return bool(np.isfinite(np.asarray(leaf)).all())
 
 
 def current_arrays(model: Any, arrays: dict[str, Any]) -> dict[str, Any]:

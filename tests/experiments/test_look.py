@@ -13,8 +13,10 @@ from experiments.look import main
 from experiments.recipes import look as look_recipe
 from experiments.recipes.inside import look_inside
 from experiments.run import main as run
+from jaxformer.core import paths
 from jaxformer.interp import observables
 from jaxformer.io.run_folder import Workdir
+from jaxformer.models.pretrained import save_folder, tiny
 from jaxformer.training.metrics import Mean
 from jaxformer.training.result import Result
 
@@ -93,3 +95,26 @@ def test_fixed_mixing_has_no_maps(tmp_path, capsys):
         "covariance",
         "cosine",
     }
+
+
+def test_a_published_model_without_finite_logits_predicts_nothing(tmp_path, capsys):
+    """Block 1 has a weight that is nan: block 0 still predicts, and argmax of nan is no token."""
+    tiny.save("gpt2", tmp_path / "gpt2", tiny.TEXTS)
+    model, params, config = jaxformer.load(tmp_path / "gpt2")
+    assert capsys.readouterr().err == ""
+    bias = {"block_1/mlp/out/bias": np.full(16, np.nan, np.float32)}
+    broken = paths.replace(params, bias)
+    folder = save_folder(tmp_path / "broken", model, broken, config, tmp_path / "gpt2")
+
+    assert main([str(folder), "--prompt=Madrid is located", f"--plot={tmp_path / 'plots'}"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == "" and not (tmp_path / "plots").exists()
+    warning, error = printed.err.splitlines()
+    assert warning == (
+        f"warning: parameters of {folder} are nan or infinite (block_1/mlp/out/bias): its outputs "
+        "may be nan. Check the file and the dtype."
+    )
+    assert error == (
+        "error: expected finite logits, got nan or infinity after block_1, which predict no "
+        "token. Its weights, such as block_1/mlp/out/bias, are not finite."
+    )
