@@ -186,7 +186,7 @@ def subject_of(args: Namespace) -> Subject:
             raise UserError(
                 f"a run sets {', '.join(options) or 'its config'} itself: leave it out."
             )
-        return sources.of_run(run, sources.load_task(args.task) if args.task else None)
+        return sources.of_run(run, config_subjects.load_task(args.task) if args.task else None)
     if len(named_sources) != 1:
         raise UserError(
             "give one of --task=package.module:Task, --config=NAME and the folder of a run, got "

@@ -3,9 +3,11 @@
 from typing import Any
 
 from experiments.cli import completion, flags
+from experiments.cli.user_modules import own_packages_first
 from jaxformer.core.errors import UserError, did_you_mean
 from jaxformer.studies.anatomy import sources, subject
 from jaxformer.studies.anatomy.subject import Subject
+from jaxformer.tasks.task import Task
 
 
 def of_task_text(text: str, scale: str = "tiny", **options: Any) -> Subject:
@@ -17,11 +19,16 @@ def of_task_text(text: str, scale: str = "tiny", **options: Any) -> Subject:
       **options: arguments of `subject.of_task`; a config has its own network and training, so only
         steps and rates may be given with one
     """
-    return (
-        sources.of_task_text(text, **options)
-        if ":" in text
-        else _of_named_config(text, scale, options)
-    )
+    if ":" not in text:
+        return _of_named_config(text, scale, options)
+    with own_packages_first():
+        return sources.of_task_text(text, **options)
+
+
+def load_task(text: str) -> Task:
+    """The task "package.module:Task" of a run, which its folder does not have."""
+    with own_packages_first():
+        return sources.load_task(text)
 
 
 def of_config_text(text: str, **options: Any) -> Subject:

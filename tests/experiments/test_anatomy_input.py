@@ -1,6 +1,7 @@
 """Wrong input of `jaxformer anatomy`: one line each, before anything is trained."""
 
 import re
+import sys
 from pathlib import Path
 
 import jax
@@ -90,6 +91,26 @@ def test_tasks_are_read_from_modules_files_and_configs():
     variants = parts.variants_of(found, (parts.FROZEN, parts.ONLY), can_mix=False)
     names = [one.name for one in variants if not is_change(config.network, one)]
     assert names == ["queries and keys, frozen", "queries and keys, only"]
+
+
+def test_a_task_file_imports_the_users_own_configs_and_experiments(tmp_path, capsys):
+    for name in ("configs", "experiments"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+    (tmp_path / "configs/base.py").write_text("VOCAB = 32")
+    (tmp_path / "configs/common.py").write_text("PAIRS = 4")  # the command has one too
+    (tmp_path / "experiments/mine.py").write_text(TASKS)
+    (tmp_path / "mytask.py").write_text(
+        "from configs import common\nfrom configs.base import VOCAB\n"
+        "from experiments.mine import Retrieval\n"
+        "Mine = lambda: Retrieval(max_pairs=common.PAIRS, vocab=VOCAB)\n"
+    )
+    for text in ("mytask.py:Mine", "mytask:Mine"):
+        found = config_subjects.of_task_text(text, steps=7).task
+        assert (found.max_pairs, found.vocab) == (4, 32)
+    assert sys.modules["configs.common"].VARIANTS, "the command has its own packages again"
+    assert anatomy.main(["--task=mytask.py:Mine", "--methods=frozn"]) == 2
+    assert "Did you mean 'frozen'" in capsys.readouterr().err
 
 
 def test_the_task_of_the_page_sorts(tmp_path):
