@@ -15,7 +15,7 @@ SECTIONS = {
 }  # fmt: skip
 NAMES = {"config", "cfg"}
 # Modules that read the config.json of published models.
-HUB = [*(ROOT / "jaxformer/core").glob("hub_*.py")]
+HUB = [*(ROOT / "jaxformer/models/pretrained").rglob("*.py")]
 FILES = [
     file
     for package in ("jaxformer", "experiments")

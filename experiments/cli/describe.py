@@ -84,7 +84,7 @@ def run_title(result: Mapping[str, Any]) -> str:
     config = result["config"]
     labels = dict(config.get("arguments") or {})
     # The argument `text` is a default, which --config.task.tokens and the scale tiny replace.
-    if "text" in labels and "tokens" in config.get("task", {}):
+    if "text" in labels and "task" in config and "tokens" in config["task"]:
         labels["text"] = Path(config["task"]["tokens"]).name or "of the packaged chain"
     arguments = [f"{name} {value}" for name, value in labels.items() if value]
     return ", ".join([config["name"], *arguments, counted(len(result["seeds"]), "seed")])

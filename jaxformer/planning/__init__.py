@@ -1,4 +1,4 @@
-"""What a run would cost on a machine, before it starts: memory, operations, communication, time.
+"""Plans: the cost of a run on a machine, before it starts: memory, operations, links and time.
 
     targets.parse_target("v5e:4x4")           a machine, which may be absent
     compile_plan.plan_step(setup, ..)         a `Plan`, read from the program compiled for it

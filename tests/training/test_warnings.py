@@ -1,4 +1,4 @@
-"""What training says, and when: no warnings that help nobody, and limits before it starts."""
+"""Words of training: no warnings that help nobody, and limits before it starts."""
 
 import warnings
 from types import SimpleNamespace

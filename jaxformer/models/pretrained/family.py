@@ -24,7 +24,7 @@ REQUIRED = object()  # the default of a field without which a config is incomple
 
 
 class GGUF(NamedTuple):
-    """How llama.cpp writes a family."""
+    """The form in which llama.cpp writes a family."""
 
     architecture: str  # the entry general.architecture
     class_name: str  # the class in transformers

@@ -1,4 +1,4 @@
-"""What a run costs here: memory before it starts, operations, and speed while it trains.
+"""The cost of a run here: memory before it starts, operations, and speed while it trains.
 
     memory.check_memory(phases)           estimates memory from shapes; compiles nothing
     flops.matmul_flops(f, *arguments)     counts the matrix products of a call
