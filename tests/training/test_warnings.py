@@ -1,4 +1,4 @@
-"""Words of training: no warnings that help nobody, and limits before it starts."""
+"""Warnings that training does not print, and runs that are refused before they start."""
 
 import warnings
 from types import SimpleNamespace
