@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 import jaxformer
-from experiments import generate, look
+from experiments import export, generate, look
 from experiments.cut import main
 from experiments.papers.associations import blockwise, laser_search, next_token
 from jaxformer import surgery
 from jaxformer.core import paths
-from jaxformer.models import export
 from jaxformer.models.pretrained import save_folder, text, tiny
 from theory.advise import main as advise
 
