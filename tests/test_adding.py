@@ -12,8 +12,8 @@ import pytest
 from experiments.cli import flags
 
 # The walks whose commands take seconds, and those that train or start several programs.
-QUICK = ("A recipe",)
-LONG = ("A figure", "A freezing", "A config", "An option", "A model", "A table")
+QUICK = ("A family", "A recipe")
+LONG = ("A figure", "A freezing", "A config", "An option", "A model", "A command", "A table")
 PAGE = (flags.ROOT / "docs/adding.md").read_text()
 
 

@@ -14,6 +14,7 @@ from experiments.papers.associations import blockwise, laser_search, next_token
 from jaxformer import surgery
 from jaxformer.core import paths
 from jaxformer.models.pretrained import save_folder, text, tiny
+from tests.models.tiny_configs import CONFIGS
 from theory.advise import main as advise
 
 PROMPT = "Madrid is located in"
@@ -113,7 +114,7 @@ def test_a_search_scores_each_cut_of_laser_and_resumes(folder, tmp_path, capsys,
 @pytest.mark.parametrize("kind", ["gpt2", pytest.param("gpt_neox", marks=pytest.mark.slow)])
 def test_blockwise_probabilities_are_those_of_the_whole_model(kind, monkeypatch):
     """Blocks below a changed one are not computed again."""
-    model, params, _ = tiny.tiny(kind, 24)
+    model, params, _ = tiny.tiny(CONFIGS[kind], 24)
     tokens = np.random.RandomState(0).randint(0, 24, (5, 7))
     prompts = next_token.PromptBatch(tokens, np.array([[6], [3], [6], [5], [6]]), tokens[:, 0], ())
     log_probabilities = blockwise.make_log_probabilities(model, params, prompts, 2)

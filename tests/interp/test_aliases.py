@@ -11,6 +11,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.interp.capture.aliases import BLOCK_HOOKS, FULL_NAMES, MODEL_HOOKS, resolve
 from jaxformer.models.decoder import decoder
 from jaxformer.models.pretrained import tiny
+from tests.models.tiny_configs import CONFIGS
 
 TOKENS = jax.random.randint(jax.random.key(1), (2, 5), 0, 11, jnp.int32)
 ADDRESSES = {
@@ -40,7 +41,7 @@ SLOW_NETWORKS = [pytest.param(name, marks=pytest.mark.slow) for name in ("gpt2",
 def network(request):
     """Returns a model and its parameters."""
     if request.param != "decoder":
-        return tiny.tiny(request.param, 11)[:2]
+        return tiny.tiny(CONFIGS[request.param], 11)[:2]
     model = decoder(vocab_size=11, length=6, width=8, layers=2, heads=2, mlp_width=16)
     return model, jax.jit(model.init)(jax.random.key(0), TOKENS)["params"]
 

@@ -11,6 +11,7 @@ from jaxformer.interp import lens, plots
 from jaxformer.models.encoder import encoder
 from jaxformer.models.pretrained import tiny
 from tests.interp.test_capture import DECODER, MODELS, TOKENS, params_of
+from tests.models.tiny_configs import CONFIGS
 
 LLAMA, WEIGHTS, _ = tiny.tiny("llama", 24)
 
@@ -46,7 +47,7 @@ def test_the_lens_of_a_model_without_a_number_of_layers():
 @pytest.mark.parametrize("kind", [pytest.param("gpt_neox", marks=pytest.mark.slow), "llama"])
 def test_the_parts_add_up(kind):
     """Without biases the parts add up to the logit. The part of a head is its z W_O, read out."""
-    model, params, _ = tiny.tiny(kind, 24)
+    model, params, _ = tiny.tiny(CONFIGS[kind], 24)
 
     @jax.jit
     def all_of_it(params):

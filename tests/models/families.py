@@ -1,6 +1,8 @@
-"""Writes a folder for each random tiny model, which make_families.py reads with transformers.
+"""Writes folders of random tiny models, for the scripts of tests/reference with transformers.
 
-python tests/models/families.py FOLDERS
+    python tests/models/families.py FOLDERS [KIND ..]
+
+A KIND is a key of tiny_configs.CONFIGS, by default all of them.
 """
 
 import sys
@@ -9,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxformer.models.pretrained import tiny
-from jaxformer.models.pretrained.tiny_configs import CONFIGS
+from tests.models.tiny_configs import CONFIGS
 
 VOCAB = 24
 TOKENS = np.random.RandomState(0).randint(2, VOCAB, (2, 12))
@@ -23,5 +25,5 @@ def padded(kind: str) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    for name in CONFIGS:
-        tiny.save(name, Path(sys.argv[1]) / name, vocab=VOCAB)
+    for name in sys.argv[2:] or CONFIGS:
+        tiny.save(CONFIGS[name], Path(sys.argv[1]) / name, vocab=VOCAB)

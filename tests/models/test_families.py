@@ -20,8 +20,8 @@ from jaxformer.core.errors import UserError
 from jaxformer.interp.generation import generate
 from jaxformer.models.pretrained import Pretrained, describe, families, save_folder, tiny
 from jaxformer.models.pretrained.families import FAMILIES
-from jaxformer.models.pretrained.tiny_configs import CONFIGS
 from tests.models.families import REAL, TOKENS, VOCAB, padded
+from tests.models.tiny_configs import CONFIGS
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = np.load(ROOT / "reference/families.npz")
@@ -37,7 +37,7 @@ def check(kinds, compiled=lambda apply: apply):
     """Compares logits of a padded sequence and lists all failures."""
     failures = {}
     for kind in kinds:
-        model, params, _ = tiny.tiny(kind, VOCAB)
+        model, params, _ = tiny.tiny(CONFIGS[kind], VOCAB)
         apply = compiled(model.apply)
         logits = apply({"params": params}, jnp.asarray(padded(kind)), None, REAL)
         if not (error := error_of(logits, kind, "padded")) < TOLERANCE:
@@ -65,7 +65,7 @@ def test_a_family_is_in_one_file():
 def test_logits_of_every_family_and_variant():
     check(CONFIGS)  # without jit: models of the same shapes share the compiled operations
     for kind in CONFIGS:
-        model, params, _ = tiny.tiny(kind, VOCAB)
+        model, params, _ = tiny.tiny(CONFIGS[kind], VOCAB)
         logits = model.apply({"params": params}, jnp.asarray(TOKENS))
         assert error_of(logits, kind, "logits") < TOLERANCE, kind
 
@@ -76,7 +76,7 @@ def test_greedy_tokens_of_every_variant():
     failures = []
     for kind in CONFIGS:
         if f"{kind}/greedy" in REFERENCE:
-            model, params, _ = tiny.tiny(kind, VOCAB)
+            model, params, _ = tiny.tiny(CONFIGS[kind], VOCAB)
             tokens = jnp.asarray(TOKENS, jnp.int32)
             result = generate(model, params, tokens, new=6).tokens
             if not np.array_equal(result, REFERENCE[f"{kind}/greedy"]):
@@ -86,7 +86,7 @@ def test_greedy_tokens_of_every_variant():
 
 def test_saved_folders_load_with_equal_bits(tmp_path):
     for kind in ("bert", "falcon_new", "gemma3_text", "opt_post", "stablelm_parallel"):
-        model, params, config = tiny.tiny(kind, VOCAB)
+        model, params, config = tiny.tiny(CONFIGS[kind], VOCAB)
         folder = save_folder(tmp_path / kind, model, params, config)
         again_model, again, _ = jaxformer.load(folder)
         assert replace(again_model.spec, dtype=float, param_dtype=float) == model.spec, kind
@@ -101,7 +101,7 @@ def test_the_reference_is_that_of_transformers(tmp_path):
     pytest.importorskip("transformers")
     folders, file = tmp_path / "folders", tmp_path / "families.npz"
     for kind in CONFIGS:
-        tiny.save(kind, folders / kind, vocab=VOCAB)
+        tiny.save(CONFIGS[kind], folders / kind, vocab=VOCAB)
     script = ROOT / "reference/make_families.py"
     subprocess.run([sys.executable, script, folders, file], check=True)
     again = np.load(file)
@@ -121,7 +121,7 @@ def test_each_number_of_a_family_changes_the_logits():
         ("gemma3_text", {"local_rotary": None}),
         ("gemma", {"embed_scale": 1.0}),
         ("gemma", {"gain_offset": 0.0}),
-        ("gptj", {"rotary": tiny.tiny("phi", VOCAB)[0].spec.rotary}),
+        ("gptj", {"rotary": tiny.tiny(CONFIGS["phi"], VOCAB)[0].spec.rotary}),
         ("gpt2_scaled", {"scale_by_layer": False}),
         ("olmo", {"clip": 0.0}),
         ("smollm3", {"rotated": ()}),
@@ -131,7 +131,7 @@ def test_each_number_of_a_family_changes_the_logits():
     ]
     unseen = []
     for kind, change in changes:
-        model, params, _ = tiny.tiny(kind, VOCAB)
+        model, params, _ = tiny.tiny(CONFIGS[kind], VOCAB)
         other = Pretrained(replace(model.spec, **change))
         logits = other.apply({"params": params}, jnp.asarray(padded(kind)), None, REAL)
         if error_of(logits, kind, "padded") < 100 * TOLERANCE:
@@ -141,7 +141,7 @@ def test_each_number_of_a_family_changes_the_logits():
 
 @pytest.mark.parametrize("kind", ["gemma2", "bert_states"])
 def test_addresses_of_norms_after_branches(kind):
-    model, params, _ = tiny.tiny(kind, VOCAB)
+    model, params, _ = tiny.tiny(CONFIGS[kind], VOCAB)
     names = capture.names(model, params)
     assert ("block_1/attn_output_norm/output" in names) == (kind == "gemma2")
     assert names[-1] == ("logits" if kind == "gemma2" else "final")

@@ -14,6 +14,7 @@ from jaxformer.interp.generation import generate
 from jaxformer.models.fused_attention import TILE
 from jaxformer.models.pretrained import Pretrained, tiny
 from jaxformer.models.pretrained.rotary import Rotary
+from tests.models.tiny_configs import CONFIGS
 
 THEIRS = np.load(Path(__file__).parents[1] / "reference/pretrained.npz")
 FAMILIES = ("gpt2", "gpt_neox", "llama", "phi3")
@@ -39,7 +40,7 @@ def close(ours, theirs, spread):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_states_and_a_training_step(kind):
-    want, (model, params, _) = reference(kind), tiny.tiny(kind, 24)
+    want, (model, params, _) = reference(kind), tiny.tiny(CONFIGS[kind], 24)
 
     @jax.jit
     def everything(params, tokens):
@@ -91,7 +92,7 @@ CACHED = [
 @pytest.mark.parametrize("kind", CACHED)
 def test_generation_with_a_cache(kind):
     """Tokens are equal with a cache, and padding on the left changes nothing."""
-    want, (model, params, _) = reference(kind), tiny.tiny(kind, 24)
+    want, (model, params, _) = reference(kind), tiny.tiny(CONFIGS[kind], 24)
     new = want["greedy"].shape[1]
     tokens = jnp.pad(want["tokens"], ((0, 0), (2, 0)))
     real = jnp.pad(jnp.ones((2, 12), bool), ((0, 0), (2, 0)))
@@ -102,7 +103,7 @@ def test_generation_with_a_cache(kind):
 @pytest.mark.slow  # two programs
 def test_generation_past_the_pretraining_length():
     """From the ninth token on longrope has other rates, so all tokens are read again."""
-    want, (model, params, _) = reference("phi3_long"), tiny.tiny("phi3_long", 24)
+    want, (model, params, _) = reference("phi3_long"), tiny.tiny(CONFIGS["phi3_long"], 24)
     tokens = jnp.pad(want["tokens"][:, :6], ((0, 0), (3, 0)))
     real = jnp.pad(jnp.ones((2, 6), bool), ((0, 0), (3, 0)))
     rotary = replace(model.spec.rotary, pretraining_length=1)
@@ -152,7 +153,7 @@ LONG = [pytest.param(*case, marks=pytest.mark.slow) for case in WRONG[5:]]
 @pytest.mark.parametrize("kind, wrong", WRONG[:5] + LONG)
 def test_a_wrong_option_changes_the_logits(kind, wrong):
     """Each wrong option moves a logit by at least ten times the tolerance."""
-    want, (model, params, _) = reference(kind), tiny.tiny(kind, 24)
+    want, (model, params, _) = reference(kind), tiny.tiny(CONFIGS[kind], 24)
     model = Pretrained(replace(model.spec, **wrong))
     if "tied" in wrong:
         params |= {"unembed": {"kernel": tiny.draw("unembed/kernel", (16, 24))}}

@@ -16,15 +16,16 @@ from jaxformer.core import paths, sharding
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import TEMPORARY_NAME
 from jaxformer.models.pretrained import load_folder, save_folder, saving, tiny
+from tests.models.tiny_configs import CONFIGS
 
-KINDS = ["gpt2", *(pytest.param(kind, marks=pytest.mark.slow) for kind in tiny.CONFIGS if kind in
+KINDS = ["gpt2", *(pytest.param(kind, marks=pytest.mark.slow) for kind in CONFIGS if kind in
          ("gpt_neox", "llama", "phi3"))]  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def made(request, tmp_path_factory):
     where = tmp_path_factory.mktemp("models") / request.param
-    return tiny.save(request.param, where, vocab=24)
+    return tiny.save(CONFIGS[request.param], where, vocab=24)
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def copy(made, tmp_path):
 def test_a_saved_folder_is_loaded(made, tmp_path, monkeypatch):
     """Saves in one file or in many, and again after loading: every bit is equal."""
     model, params, config = jaxformer.load(made)
-    before = tiny.tiny(made.name, 24)[1]
+    before = tiny.tiny(CONFIGS[made.name], 24)[1]
     monkeypatch.setattr(saving, "SHARD_BYTES", 4000)
     save_folder(tmp_path, model, params, config, source=made)
     assert len(list(tmp_path.glob("model-*"))) > 2
@@ -233,7 +234,7 @@ def test_a_config_that_is_not_an_object_raises_one_line(copy):
     ],
 )  # fmt: skip
 def test_an_unsupported_field_raises_one_line(tmp_path, kind, fields, message):
-    changed(tiny.save(kind, tmp_path, vocab=24), **fields)
+    changed(tiny.save(CONFIGS[kind], tmp_path, vocab=24), **fields)
     refused(tmp_path, message)
 
 

@@ -10,15 +10,16 @@ import jaxformer
 from jaxformer.core.errors import UserError
 from jaxformer.models.pretrained import describe, save_folder, tiny
 from jaxformer.models.pretrained.text import Text
+from tests.models.tiny_configs import CONFIGS
 
 TEXTS = ("Madrid is located in Spain",)
 BAD = (None, True, -1, 0, 2.5, 1e30, 10**30, float("nan"), "x", "9", [], [1], {}, {"a": 1})
 
 
-@pytest.mark.parametrize("kind", tiny.CONFIGS)
+@pytest.mark.parametrize("kind", CONFIGS)
 def test_wrong_values_of_any_field_raise_one_line(kind):
     """Whatever a config.json contains, the loader returns a model or raises one line."""
-    config = tiny.CONFIGS[kind] | {"vocab_size": 24}
+    config = CONFIGS[kind] | {"vocab_size": 24}
     scaling = config.get("rope_scaling") or {}
     cases = [{name: bad} for name in (*config, "rope_scaling") for bad in BAD]
     for name in (*scaling, "rope_type", "factor", "rope_theta"):

@@ -1,8 +1,6 @@
 """Writes pretrained.npz: the outputs of transformers for our random tiny models.
 
-    for kind in gpt2 gpt_neox ..; do
-        python -m jaxformer.models.pretrained.tiny $kind FOLDERS/$kind --vocab=24
-    done
+    python tests/models/families.py FOLDERS gpt2 gpt_neox ..
     OTHER/python tests/reference/make_pretrained.py FOLDERS tests/reference/pretrained.npz
 
 OTHER is a Python with torch and transformers (these: 2.13 and 5.23); neither is needed otherwise.

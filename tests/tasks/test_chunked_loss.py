@@ -16,6 +16,7 @@ from jaxformer.tasks.recall import noisy_metrics
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.task import Batch, token_metrics
 from jaxformer.training.cost import flops, memory
+from tests.models.tiny_configs import CONFIGS
 
 TINY = "configs/text/lm.py:scale=tiny"
 
@@ -117,7 +118,7 @@ def test_a_model_without_a_head_of_its_own_is_refused():
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_a_published_model_has_the_scores_of_all_its_logits(kind):
     """Its unembedding is a separate kernel, or the transposed embedding."""
-    model, params, _ = tiny.tiny(kind, 24)
+    model, params, _ = tiny.tiny(CONFIGS[kind], 24)
     tokens = jax.random.randint(jax.random.key(0), (2, 5), 0, 24)
     positions = jnp.array([[0, 2, 4], [1, 2, 3]])
     batch = Batch(tokens, tokens[:, :3], jnp.ones((2, 3)))

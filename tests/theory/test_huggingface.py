@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jaxformer.core.errors import UserError
-from jaxformer.models.pretrained import describe, tiny
-from jaxformer.models.pretrained.tiny_configs import CONFIGS
+from jaxformer.models.pretrained import describe
+from tests.models.tiny_configs import CONFIGS
 from tests.theory import config_json
 from theory.signal import huggingface
 from theory.signal.backward import backward
@@ -22,7 +22,7 @@ def read(tmp_path, config, length=None):
 
 @pytest.mark.parametrize("name", ["gelu_new", "swish", "tanh", "linear"])
 def test_theory_and_model_read_the_same_activation(tmp_path, name):
-    config = tiny.CONFIGS["gpt2"] | {"activation_function": name}
+    config = CONFIGS["gpt2"] | {"activation_function": name}
     judged = read(tmp_path, config).architecture.activation
     assert describe(config | {"vocab_size": 20}).act == judged
 

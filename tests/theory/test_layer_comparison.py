@@ -17,6 +17,7 @@ from jaxformer.core.paths import flatten
 from jaxformer.models.decoder import DecoderSpec, decoder
 from jaxformer.models.encoder import EncoderSpec
 from jaxformer.models.pretrained import Pretrained, describe, hub, save_folder, tiny
+from tests.models.tiny_configs import CONFIGS
 from tests.theory import config_json
 from tests.theory.commands import run
 from theory import advise
@@ -58,7 +59,7 @@ def test_a_decoder_without_rotary_positions_is_predicted_without_them():
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "gpt_neox"])
 def test_a_published_model_is_measured(kind):
     """The number of keys equals the one computed here from the captured attention weights."""
-    model, params, _ = tiny.tiny(kind, 24)
+    model, params, _ = tiny.tiny(CONFIGS[kind], 24)
     tokens = jax.random.randint(jax.random.key(0), (4, 6), 0, 24)
     measured = layer_comparison.measure_layers(model, params, tokens)
     name = "block_1/attn/weights"
@@ -223,7 +224,7 @@ WIDE = {
 @pytest.mark.slow  # test_an_initialised_decoder_matches_the_prediction has the theory
 @pytest.mark.parametrize("kind", WIDE)
 def test_an_initialised_published_model_matches_its_config(tmp_path, capsys, kind):
-    config = tiny.CONFIGS[kind] | WIDE[kind] | {"vocab_size": 300, "initializer_range": 0.05}
+    config = CONFIGS[kind] | WIDE[kind] | {"vocab_size": 300, "initializer_range": 0.05}
     model = Pretrained(replace(describe(config), init_std=0.05))
     params = model.init(jax.random.key(0), jnp.zeros((1, 2), int))["params"]
     if kind == "gpt2":  # transformers scales the last matrices down with depth

@@ -8,7 +8,6 @@ from jaxformer import build
 from jaxformer.core import optim
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
-from jaxformer.models.pretrained.tiny_configs import CONFIGS
 from jaxformer.planning import settings_to_try
 from jaxformer.planning.published import TokenTask, shapes_only
 from jaxformer.tasks.source import make_source
@@ -16,6 +15,7 @@ from jaxformer.training.cost import memory
 from jaxformer.training.population import population
 from jaxformer.training.setup import Phase, make_setup
 from tests.experiments.conftest import tiny
+from tests.models.tiny_configs import CONFIGS
 
 
 def setup_of(*flags):

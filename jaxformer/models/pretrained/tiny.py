@@ -2,7 +2,7 @@
 
     python -m jaxformer.models.pretrained.tiny FAMILY FOLDER
 
-  FAMILY     a key of tiny_configs.CONFIGS
+  FAMILY     gpt2, gpt_neox, llama or phi3
   FOLDER     the new folder
   --vocab=N  the number of tokens; by default there is a tokenizer, which has each word of the
              associations paper's prompts as a single token
@@ -14,7 +14,7 @@ The weights are noise: every command runs on the model within seconds, without m
 import json
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +25,105 @@ from jaxformer.core.errors import check_choice
 from jaxformer.models.pretrained import folder, saving
 from jaxformer.models.pretrained.config_json import describe
 from jaxformer.models.pretrained.network import Pretrained
-from jaxformer.models.pretrained.tiny_configs import CONFIGS
 from jaxformer.runtime.command_line import Parser, command, count
 
+# The config.json of each model, without the number of tokens. Configs of experiments name these
+# four; the tests have one for each family (tests/models/tiny_configs.py).
+CONFIGS: dict[str, dict[str, Any]] = {
+    "gpt2": {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "n_positions": 64,
+        "n_embd": 16,
+        "n_layer": 2,
+        "n_head": 2,
+        "n_inner": None,
+        "activation_function": "gelu_new",
+        "layer_norm_epsilon": 1e-5,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+    },
+    "gpt_neox": {
+        "model_type": "gpt_neox",
+        "architectures": ["GPTNeoXForCausalLM"],
+        "max_position_embeddings": 8,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 40,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-5,
+        "rotary_pct": 0.5,
+        "rotary_emb_base": 10000,
+        "use_parallel_residual": True,
+        "tie_word_embeddings": False,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+    },
+    "llama": {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "max_position_embeddings": 64,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "intermediate_size": 24,
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "tie_word_embeddings": False,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+        "rope_scaling": {
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8,
+        },
+    },
+    "phi3": {
+        "model_type": "phi3",
+        "architectures": ["Phi3ForCausalLM"],
+        "max_position_embeddings": 64,
+        "original_max_position_embeddings": 64,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 24,
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "rope_scaling": None,
+        "sliding_window": 3,
+        "tie_word_embeddings": False,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+        "pad_token_id": 0,
+    },
+}
 
-def tiny(kind: str, vocab_size: int, seed: int = 0) -> tuple[Pretrained, dict[str, Any], dict]:
-    """Returns (model, parameters as NumPy arrays, config), equal on all machines.
+
+def tiny(
+    kind: str | Mapping[str, Any], vocab_size: int, seed: int = 0
+) -> tuple[Pretrained, dict[str, Any], dict]:
+    """(model, parameters as NumPy arrays, config), equal on all machines.
 
     Args:
-        kind: a key of CONFIGS, such as "gpt2".
+        kind: a key of CONFIGS, such as "gpt2", or the content of a config.json of any family, whose
+            sizes you keep small.
         vocab_size: the number of tokens.
         seed: the seed of the weights.
     """
-    check_choice("kind of tiny model", kind, CONFIGS)
-    config = CONFIGS[kind] | {"vocab_size": vocab_size}
+    if isinstance(kind, str):
+        check_choice("kind of tiny model", kind, CONFIGS)
+        kind = CONFIGS[kind]
+    config = dict(kind) | {"vocab_size": vocab_size}
     model = Pretrained(describe(config))
     shapes = folder.shapes(model)
     params = {path: draw(path, shape, seed) for path, shape in shapes.items()}
@@ -77,12 +162,16 @@ def tokenizer(texts: Sequence[str]) -> Any:
 
 
 def save(
-    kind: str, where: str | Path, texts: Sequence[str] = (), vocab: int = 0, seed: int = 0
+    kind: str | Mapping[str, Any],
+    where: str | Path,
+    texts: Sequence[str] = (),
+    vocab: int = 0,
+    seed: int = 0,
 ) -> Path:
     """Writes the folder of a tiny model, with a tokenizer of the texts or with `vocab` tokens.
 
     Args:
-        kind: a key of CONFIGS, such as "gpt2".
+        kind: as in `tiny`.
         where: the folder.
         texts: texts on which a tokenizer is trained; () for a model without a tokenizer.
         vocab: the number of tokens of a model without a tokenizer.

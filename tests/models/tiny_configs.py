@@ -1,83 +1,15 @@
-"""The config.json of random tiny models: each family, and variants with other settings."""
+"""The config.json of random tiny models: each family, and variants with other settings.
+
+`tiny.tiny(CONFIGS[kind], 24)` is such a model with 24 tokens.
+"""
 
 from typing import Any
 
-_GPT2 = {
-    "model_type": "gpt2",
-    "architectures": ["GPT2LMHeadModel"],
-    "n_positions": 64,
-    "n_embd": 16,
-    "n_layer": 2,
-    "n_head": 2,
-    "n_inner": None,
-    "activation_function": "gelu_new",
-    "layer_norm_epsilon": 1e-5,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
-}
-_NEOX = {
-    "model_type": "gpt_neox",
-    "architectures": ["GPTNeoXForCausalLM"],
-    "max_position_embeddings": 8,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 40,
-    "hidden_act": "gelu",
-    "layer_norm_eps": 1e-5,
-    "rotary_pct": 0.5,
-    "rotary_emb_base": 10000,
-    "use_parallel_residual": True,
-    "tie_word_embeddings": False,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
-}
-_LLAMA = {
-    "model_type": "llama",
-    "architectures": ["LlamaForCausalLM"],
-    "max_position_embeddings": 64,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "intermediate_size": 24,
-    "hidden_act": "silu",
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 10000.0,
-    "attention_bias": False,
-    "mlp_bias": False,
-    "tie_word_embeddings": False,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
-}
-_LLAMA3 = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8,
-}
-_PHI3 = {
-    "model_type": "phi3",
-    "architectures": ["Phi3ForCausalLM"],
-    "max_position_embeddings": 64,
-    "original_max_position_embeddings": 64,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 24,
-    "hidden_act": "silu",
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 10000.0,
-    "rope_scaling": None,
-    "sliding_window": 3,
-    "tie_word_embeddings": False,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
-    "pad_token_id": 0,
-}
+from jaxformer.models.pretrained.tiny import CONFIGS as OF_THE_LIBRARY
+
+_GPT2, _NEOX, _PHI3 = (OF_THE_LIBRARY[kind] for kind in ("gpt2", "gpt_neox", "phi3"))
+_LLAMA = {k: v for k, v in OF_THE_LIBRARY["llama"].items() if k != "rope_scaling"}
+
 _LONGROPE = {"type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [1.5, 4.0]}
 _MISTRAL = _LLAMA | {
     "model_type": "mistral",
@@ -257,7 +189,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "gpt2": _GPT2,
     "gpt_neox": _NEOX,
     "gpt_neox_serial": _NEOX | {"use_parallel_residual": False, "rotary_pct": 1.0},
-    "llama": _LLAMA | {"rope_scaling": _LLAMA3},
+    "llama": OF_THE_LIBRARY["llama"],
     "llama2": _LLAMA | {"num_key_value_heads": 4, "head_dim": 4, "tie_word_embeddings": True},
     "llama_biased": _LLAMA | {"attention_bias": True, "mlp_bias": True},
     "phi3": _PHI3,
