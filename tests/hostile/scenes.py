@@ -67,7 +67,7 @@ SCENES = {
     "activations": ("tests.hostile.store_activations", "{place}"),
     "anatomy": (
         "experiments.anatomy",
-        "--task=jaxformer.tasks.retrieval:Retrieval(max_pairs=2, vocab=8)",
+        "--task=jaxformer.tasks.language:NextToken(window=8)",
         "--steps=150",
         "--batch-size=16",
         "--width=16",
