@@ -33,21 +33,18 @@ COMPILER_OPTIONS = {"cuda": {"xla_gpu_enable_triton_gemm": False, "xla_gpu_autot
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-def plan_step(
-    setup: Setup, devices: DeviceSettings, target: Target, is_calibrated: bool = True
-) -> Plan:
+def plan_step(setup: Setup, devices: DeviceSettings, target: Target) -> Plan:
     """Compiles the training step of a setup for a target and returns its plan.
 
     Args:
       setup: the parts of the run; its mesh is replaced by one of the target.
       devices: the sizes of the mesh axes.
       target: the machine.
-      is_calibrated: whether the rates of a CPU are measured, which takes a second.
     """
     setup = on_devices(setup, devices, devices_of(target))
     step = jax.jit(setup.step(), donate_argnums=0)
     return compiled_plan(
-        step, placed_shapes(setup), setup.mesh, target, is_calibrated, lambda: options(setup)
+        step, placed_shapes(setup), setup.mesh, target, options_of=lambda: options(setup)
     )
 
 
@@ -115,7 +112,7 @@ def compiled_plan(
       arguments: shapes with shardings on the mesh.
       mesh: the devices of the target.
       target: the machine.
-      is_calibrated: whether the rates of a CPU are measured.
+      is_calibrated: whether the rates of a CPU are measured, which takes a second.
       options_of: returns the settings that would lower the peak.
     """
     card = CARDS.get(target.card)

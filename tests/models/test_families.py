@@ -61,6 +61,11 @@ def test_a_family_is_in_one_file():
     assert len({*architectures}) == len(architectures) == 5
 
 
+def test_a_family_that_joins_tensors_says_how():
+    for kind, family in FAMILIES.items():
+        assert bool(family.joined) == any("+" in modules for modules in family.names), kind
+
+
 @pytest.mark.slow
 def test_logits_of_every_family_and_variant():
     check(CONFIGS)  # without jit: models of the same shapes share the compiled operations

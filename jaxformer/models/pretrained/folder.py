@@ -171,7 +171,8 @@ def _stored_names(
     missing = [name for name in names.values() if name not in checkpoint.names]
     if missing:
         raise UserError(f"{checkpoint.path} lacks {listed(missing)}.")
-    ignored = tensor_names.IGNORED + (tensor_names.TIED if spec.tied else ())
+    copies = tensor_names.EMBEDDING_COPIES if spec.tied else ()
+    ignored = tensor_names.IGNORED + copies
     extra = sorted(checkpoint.names - set(names.values()))
     extra = [x for x in extra if not any(re.fullmatch(p, x) for p in ignored)]
     if extra:
@@ -182,7 +183,7 @@ def _stored_names(
     return names
 
 
-def listed(names: list[str], most: int = 5) -> str:
-    """Returns the first names, and the number of further ones."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def listed(names: list[str]) -> str:
+    """The first five names, and the number of further ones."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more

@@ -32,7 +32,7 @@ IGNORED = (
     r"((bert|roberta)\.)?pooler\..*|cls\.seq_relationship\..*",
 )
 # Copies of the embedding and of its bias in models whose unembedding is the embedding.
-TIED = (
+EMBEDDING_COPIES = (
     r"lm_head(\.decoder)?\.(weight|bias)",
     r"embed_out\.weight",
     r"cls\.predictions\.decoder\..*",
