@@ -61,6 +61,13 @@ def plan_inference(setup: Setup, devices: DeviceSettings, target: Target) -> Pla
     """
     setup = on_devices(setup, devices, devices_of(target))
     state, batch = placed_shapes(setup)
+    # Only training turns parameters of half precision into float32.
+    stored, _ = setup.partition.split(setup.shapes())
+    trainable = jax.tree.map(
+        lambda x, as_stored: jax.ShapeDtypeStruct(x.shape, as_stored.dtype, sharding=x.sharding),
+        state.trainable,
+        stored,
+    )
 
     def logits(trainable, frozen, inputs):
         def of_member(trainable, frozen, inputs):
@@ -69,7 +76,7 @@ def plan_inference(setup: Setup, devices: DeviceSettings, target: Target) -> Pla
 
         return jax.vmap(of_member)(trainable, frozen, inputs)
 
-    arguments = (state.trainable, state.frozen, batch.inputs)
+    arguments = (trainable, state.frozen, batch.inputs)
     return compiled_plan(jax.jit(logits), arguments, setup.mesh, target)
 
 
