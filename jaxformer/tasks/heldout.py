@@ -108,7 +108,7 @@ def default_data(task: Task, batch_size: int) -> tuple[DataSettings, Source | On
         taken = data.rejected_share
     if taken <= CROWDED:
         return settings, data
-    _different(type(task).__name__, data.heldout(), "test")
+    _different(type(task).__name__, data.heldout(), "test")  # raises for a task of one example
     print(
         f"note: {100 * taken:.0f} % of the examples that {type(task).__name__} draws are in its "
         "held-out sets of 1,000, so training takes the examples that a hash assigns to it: "

@@ -83,10 +83,15 @@ def litmus(
     Raises:
       UserError: `task` is no Task or has no trivial predictor, or an argument is wrong.
     """
+    _check(task, variants)
     data = arguments.get("data")
-    _check(task, variants, data)
+    if data is None:  # chosen once, so that a note about a small task is printed once
+        data, source = default_data(task, batch_size)
+    else:
+        source = make_source(task, data, batch_size) if isinstance(data, DataSettings) else data
+    rule.strongest(heldout.draw(task, source).baselines)  # raises before anything is trained
     root = None if workdir is None else Path(workdir)
-    arguments = {"target": 0.99} | arguments
+    arguments = {"target": 0.99} | arguments | {"data": data}
     trained, baselines = {}, {}
     for variant in dict.fromkeys(variants):
         if progress:
@@ -114,7 +119,7 @@ def litmus(
     return answer
 
 
-def _check(task: Any, variants: Sequence[str], data: Any) -> None:
+def _check(task: Any, variants: Sequence[str]) -> None:
     """Raises UserError before anything is trained."""
     if not isinstance(task, Task):
         raise UserError(
@@ -125,8 +130,6 @@ def _check(task: Any, variants: Sequence[str], data: Any) -> None:
         check_choice("variant", variant, VARIANTS)
     if missing := REQUIRED_VARIANTS - {*variants}:
         raise UserError(f"variants must contain standard and mixit; {missing.pop()} is missing.")
-    source = make_source(task, data, 1) if isinstance(data, DataSettings) else data
-    rule.strongest(heldout.draw(task, source or default_data(task, 1)[1]).baselines)
 
 
 def _name(task: Task) -> str:
