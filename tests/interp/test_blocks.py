@@ -12,6 +12,7 @@ from jaxformer.interp.blocks import Blocks
 from jaxformer.models.attention_paths import attention_paths
 from jaxformer.models.pretrained.tiny import tiny
 from tests.interp.test_capture import DECODER, MODELS, OTHERS, TOKENS, params_of
+from tests.models.tiny_configs import CONFIGS
 
 CLEAN = jnp.concatenate([OTHERS[:, :2], TOKENS[:, 2:]], 1)  # they differ from token 2 on
 
@@ -23,7 +24,7 @@ def last_margin(logits_BxV):
 def network(name):
     if name in MODELS:
         return MODELS[name], params_of(name)
-    model, params, _ = tiny(name, 11)
+    model, params, _ = tiny(CONFIGS[name], 11)
     return model, jax.tree.map(jnp.asarray, params)
 
 
