@@ -48,7 +48,9 @@ def logit_lens(
         model: a model with activation addresses.
         params: its parameters.
         inputs: the model's inputs.
-        names: a pattern of residual states, such as `block_[0-9]+/(between|states)`.
+        names: a pattern of residual states, such as `block_[0-9]+/(between|states)`. For a wrapped
+            module it must match the states that the last block returns, such as
+            `blocks_[0-9]+/output`.
         positions: an index, indices (K,) or an array (B, K) of positions at which to read; the
             logits are then (B, K, V). Negative ones count from the end. By default all.
 
@@ -58,8 +60,9 @@ def logit_lens(
     states, inputs = _states(model, params, inputs, names, positions)
     if any(isinstance(x, Tracer) for x in jax.tree.leaves((params, states))):
         stacked = jnp.stack(list(states.values()))  # one traced body for all blocks
-        return dict(zip(states, _reader(model)(params, stacked, inputs)))
-    return {address: _read_one(model, params, x, inputs) for address, x in states.items()}
+        reader = _reader(model, _last_states(params, states))
+        return dict(zip(states, reader(params, stacked, inputs)))
+    return dict(_read_each(model, params, states, inputs))
 
 
 def stream_logit_lens(
@@ -79,8 +82,7 @@ def stream_logit_lens(
         best = {address: logits.argmax(-1) for address, logits in lens}
     """
     states, inputs = _states(model, params, inputs, names, positions)
-    for address, x in states.items():
-        yield address, _read_one(model, params, x, inputs)
+    yield from _read_each(model, params, states, inputs)
 
 
 def _states(
@@ -104,21 +106,31 @@ def _states(
     return {a: take_positions(x, index_BxK) for a, x in states.items()}, (tokens_BxK,)
 
 
-def _read_one(model: Any, params: Any, states_BxTxN: jax.Array, inputs: Any) -> jax.Array:
-    return _reader(model)(params, states_BxTxN[None], inputs)[0]
+def _read_each(
+    model: Any, params: Any, states: dict[str, jax.Array], inputs: Any
+) -> Iterator[tuple[str, jax.Array]]:
+    read = _reader(model, _last_states(params, states))
+    for address, states_BxTxN in states.items():
+        yield address, read(params, states_BxTxN[None], inputs)[0]
+
+
+def _last_states(params: Any, states: dict[str, jax.Array]) -> str:
+    """The address from which the final norm reads: that of the last block, whatever its name."""
+    blocks = _count_blocks(params)
+    return f"block_{blocks - 1}/states" if blocks else list(states)[-1]
 
 
 @lru_cache(maxsize=8)
-def _reader(model: Any) -> Any:
+def _reader(model: Any, last: str) -> Any:
     """Returns a jitted function of parameters, states (S, B, T, N) and inputs.
 
     It reads the states as those of the last block and returns logits (S, B, T, V).
     """
 
     def read(params, states_SxBxTxN, inputs):
-        last = f"block_{_count_blocks(params) - 1}/states"
         # Earlier blocks do not affect the logits, so XLA removes them.
-        return jax.lax.map(lambda x: intervene(model, params, *inputs, {last: x}), states_SxBxTxN)
+        new = re.escape(last)
+        return jax.lax.map(lambda x: intervene(model, params, *inputs, {new: x}), states_SxBxTxN)
 
     return jax.jit(read)
 

@@ -22,7 +22,7 @@ from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.interp.capture import edits
 from jaxformer.interp.capture.aliases import resolve
 from jaxformer.interp.capture.metric import Metric, per_example, scalar
-from jaxformer.interp.capture.running import capture, intervene, run, shapes
+from jaxformer.interp.capture.running import capture, intervene, replaceable_shapes, run
 from jaxformer.models.model import Model
 
 KINDS = ("position", "head")
@@ -251,7 +251,7 @@ def _only_value(values: dict[str, Any], address: str) -> Any:
 @lru_cache(maxsize=32)
 def _known_shapes(model: Model, inputs: tuple[jax.ShapeDtypeStruct, ...]) -> dict[str, Any]:
     """Returns {address: shape}, which is traced once for all prompts of the same shape."""
-    return shapes(model, None, *inputs)
+    return replaceable_shapes(model, *inputs)
 
 
 def _addresses(model, inputs, patterns, by) -> dict[str, tuple[int, ...]]:

@@ -104,6 +104,16 @@ def shapes(model: Model, params: Any = None, *inputs: Any) -> dict[str, jax.Shap
         params: its parameters; their shapes are derived if None.
         inputs: the model's inputs; one example with two tokens if there are none.
     """
+    recorded, written = _traced_shapes(model, params, *inputs)
+    return recorded | written
+
+
+def replaceable_shapes(model: Model, *inputs: Any) -> dict[str, jax.ShapeDtypeStruct]:
+    """The entries of `shapes` that edits reach: what a module sows is a copy, which none does."""
+    return _traced_shapes(model, None, *inputs)[0]
+
+
+def _traced_shapes(model: Model, params: Any, *inputs: Any) -> tuple[dict[str, Any], dict]:
     inputs = inputs or (_example_input(model, params),)
     if params is None:
         params = jax.eval_shape(model.init, jax.random.key(0), *inputs)["params"]
@@ -112,7 +122,7 @@ def shapes(model: Model, params: Any = None, *inputs: Any) -> dict[str, jax.Shap
             lambda p, x: model.apply({"params": p}, *x, mutable=[INTERMEDIATES])[1], params, inputs
         )
     ordered = {address: request.shapes[address] for address in request.addresses()}
-    return ordered | paths.flatten(updates.get(INTERMEDIATES, {}))
+    return ordered, paths.flatten(updates.get(INTERMEDIATES, {}))
 
 
 def stop_after(model: Model, params: Any, *inputs: Any, block: int) -> jax.Array:
@@ -172,9 +182,9 @@ def _select(intermediates: Mapping[str, Any], pattern: str, known: list[str]) ->
 
 
 def _example_input(model: Model, params: Any) -> Any:
-    """Returns the shape of tokens (1, 2), or of vectors (1, 2, n) if there is no vocabulary."""
+    """Returns the shape of tokens (1, T), or of vectors (1, 2, n) if there is no vocabulary."""
     if model.spec.vocab_size:
-        return jax.ShapeDtypeStruct((1, 2), jnp.int32)
+        return jax.ShapeDtypeStruct((1, getattr(model, "example_length", 2)), jnp.int32)
     input_width = getattr(model, "input_width", None)
     width = input_width(params) if input_width else getattr(model.spec, "width", 2)
     return jax.ShapeDtypeStruct((1, 2, width), jnp.result_type(float))
