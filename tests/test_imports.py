@@ -29,7 +29,7 @@ LAYERS = {
     "data": {"core", "io", "runtime", "models"},
     "tasks": {"core", "data", "models"},
     "interp": {"core", "io", "runtime", "models"},
-    "training": {"core", "io", "runtime", "models", "data", "tasks", "interp"},
+    "training": {"core", "report", "io", "runtime", "models", "data", "tasks", "interp"},
     "planning": {"core", "io", "models", "tasks", "training"},
     "studies": {
         *("core", "stats", "report", "io", "runtime", "models", "data", "tasks", "interp"),
