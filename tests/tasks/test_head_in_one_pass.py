@@ -8,6 +8,7 @@ import pytest
 from jaxformer.models.pretrained import tiny
 from jaxformer.planning import hlo
 from jaxformer.planning.operations import operations
+from jaxformer.tasks import chunked_loss
 from jaxformer.tasks.chunked_loss import DeferredLogits, deferred_logits, with_derivative
 from jaxformer.tasks.recall import noisy_metrics
 from jaxformer.tasks.task import Batch, token_metrics
@@ -167,3 +168,12 @@ def test_meshes_agree_with_one_device():
     one, *others = on_eight_devices(MESHES).values()
     for many in others:
         np.testing.assert_allclose(many, one, rtol=1e-5)
+
+
+def test_a_gpu_sums_exponentials_in_one_pass_with_the_same_result(monkeypatch):
+    logits = jnp.concatenate(
+        [30 * jax.random.normal(KEYS[0], (5, 1001)), jnp.full((5, 3), -1e30)], 1
+    )
+    want = jax.nn.logsumexp(logits, -1)
+    monkeypatch.setattr(jax.lax, "platform_dependent", lambda x, *, cuda, default: jax.jit(cuda)(x))
+    np.testing.assert_allclose(chunked_loss._logsumexp(logits), want, rtol=1e-6)
