@@ -20,6 +20,7 @@ from jaxformer.core.partition import Partition
 from jaxformer.core.settings import MEMBER_MODES
 from jaxformer.models.half_precision import wide
 from jaxformer.models.model import check_logits
+from jaxformer.tasks.chunked_loss import with_derivative
 from jaxformer.tasks.task import Batch, Scores, Task, scored_positions
 from jaxformer.training.population import Population, init_keys
 
@@ -133,7 +134,8 @@ def make_step(
     """
     check_choice("mode of members", member_loop, MEMBER_MODES)
 
-    def scores_of(trainable, frozen, batch):
+    def scores_of(trainable, frozen, batch, total):
+        """Returns the loss of each example, whose gradient in logits is that of total(scores)."""
         params = Partition.merge(trainable, frozen)
         positions_BxK, gathered = scored_positions(batch, task.n_scored)
         if apply_with_probes:
@@ -141,10 +143,15 @@ def make_step(
         else:
             logits, probes = apply(params, batch.inputs, positions_BxK), {}
         check_logits(logits, gathered.targets.shape, task.answers)
+
+        def loss(logits):
+            return total(task.metrics(logits, gathered)["loss"])
+
+        logits = with_derivative(logits, gathered.targets, loss)
         return task.metrics(logits, gathered)["loss"], probes
 
     def loss_of(trainable, frozen, batch):
-        scores, probes = scores_of(trainable, frozen, batch)
+        scores, probes = scores_of(trainable, frozen, batch, token_weighted)
         return token_weighted(scores), probes
 
     value_and_gradient = jax.value_and_grad(loss_of, has_aux=True)
@@ -197,9 +204,12 @@ def in_parts(scores_of: Callable, n: int) -> Callable:
     values and their gradients are summed, and divided by the weight at the end.
     """
 
+    def weighted_total(scores):
+        return (scores.value * scores.weight).sum()
+
     def weighted_sum(trainable, frozen, part):
-        scores, probes = scores_of(trainable, frozen, part)
-        return (scores.value * scores.weight).sum(), (scores.weight.sum(), probes)
+        scores, probes = scores_of(trainable, frozen, part, weighted_total)
+        return weighted_total(scores), (scores.weight.sum(), probes)
 
     def value_and_gradient(trainable, frozen, batch):
         # A part is every n-th example, so that each device of a sharded batch has a share of it.
