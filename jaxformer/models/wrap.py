@@ -10,6 +10,7 @@ import flax.errors
 import flax.linen as nn
 import jax
 
+from jaxformer.core.adapters import effective
 from jaxformer.core.errors import UserError
 from jaxformer.models.model import check_sizes, take_positions
 
@@ -54,12 +55,15 @@ class Wrapped:
     ) -> Any:
         """Returns logits (B, T, V), or (B, K, V) at the scored positions.
 
+        Adapters are merged into their kernels first, because any module can read a kernel.
+
         Args:
             variables: {"params": ..} and further collections of the module.
             tokens_BxT: the inputs.
             positions_BxK: the positions at which logits are returned; None for all.
             mutable: as in `flax.linen.Module.apply`, which then also returns written collections.
         """
+        variables = {**variables, "params": effective(variables["params"])}
         with self._without_rngs():
             outputs = self.module.apply(variables, tokens_BxT, mutable=mutable)
         logits_BxTxV, *written = outputs if mutable else (outputs,)
