@@ -195,7 +195,7 @@ def setup(config: Any, task: Task, model: Any, data: Data) -> Setup:
     devices = device_settings(config)
     tx = optimizer(config, labelling)
     first = make_setup(task, model, labelling, tx, data, members(config), train, devices)
-    if {label for _, label in labelling.rules} == {FROZEN}:
+    if not labelling.trained_labels:
         raise UserError(f"nothing is trained: all rules of partition have the label {FROZEN!r}.")
     return first
 

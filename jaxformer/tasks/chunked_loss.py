@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from jaxformer.core import layouts
+from jaxformer.core.adapters import kernel_in_effect
 from jaxformer.core.errors import UserError
 from jaxformer.models.activation_points import INTERMEDIATES, Request
 from jaxformer.models.half_precision import wide
@@ -264,14 +265,14 @@ def deferred_logits(model: Any, params: Any, inputs: tuple, chunk: int) -> Defer
     """
     if _takes_head(model):
         h_BxKxN = model.apply({"params": params}, *inputs, head=False)
-        return DeferredLogits(h_BxKxN, params["unembed"]["kernel"], chunk)
+        return DeferredLogits(h_BxKxN, kernel_in_effect(params["unembed"]), chunk)
     with Request(names=(LAST_STATES,)).active():
         # Only the last states are used, so the compiler removes the logits of all positions.
         _, variables = model.apply({"params": params}, *inputs, mutable=[INTERMEDIATES])
     if model.spec.tied:
         kernel_NxV = jnp.asarray(params["embed"]["embedding"]).T
     else:
-        kernel_NxV = params["unembed"]["kernel"]
+        kernel_NxV = kernel_in_effect(params["unembed"])
     return DeferredLogits(variables[INTERMEDIATES][LAST_STATES], kernel_NxV, chunk)
 
 

@@ -43,7 +43,7 @@ AXES: Any = TrainState(*[None, 0, 0, 0, 0, 0])  # the axis of members of each fi
 
 
 def create(
-    init: Callable[[jax.Array], Any],
+    init: Callable[..., Any],
     partition: Partition,
     tx: optax.GradientTransformation,
     population: Population,
@@ -53,20 +53,20 @@ def create(
     """Returns the state at step 0.
 
     Args:
-      init: init(key) -> the parameters of one member.
+      init: init(key) -> the parameters of one member, or init(key, params) if they are given.
       partition: the rules that split parameters into trainable and frozen ones.
       tx: the optimizer, whose updates a step multiplies by the member's learning rate.
       population: seeds and learning rates of the members.
       shardings_of: maps the shapes of the state to shardings, so that each device computes only
         its part. None leaves the state on the default device.
-      params: the initial parameters of every member; None draws them by `init`.
+      params: the parameters that every member begins with; None draws them by `init`.
 
     Seeds, learning rates and parameters are arguments of the compiled function. As constants, each
     seed would need a program of its own, and parameters a second copy.
     """
 
     def create_member(key, learning_rate, given):
-        params = init(key) if given is None else given
+        params = init(key) if given is None else init(key, given)
         return member_state(params, learning_rate, partition, tx)
 
     @partial(jax.jit, inline=True)  # shapes and values share one trace
