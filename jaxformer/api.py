@@ -311,7 +311,7 @@ def _prepare(
         "unfreeze": later_rules,
         "optim": asdict(optim_settings)
         | {
-            "learning_rate": ("own",) if has_own_rate else members.rates,
+            "learning_rate": build.OWN_RATE if has_own_rate else members.rates,
             "labels": build.label_sections(optimizers),
         },
         "train": asdict(train_settings),

@@ -78,11 +78,18 @@ FIELDS_OFF: dict[str, dict[str, Any]] = {
     "data": {"file": "", "folder": ""},
     "posterior": {"least_ess": 0.0, "most_draws": 100_000},
 }
+# The learning rates in the config of a run whose optimizer is the user's and has its own.
+OWN_RATE = ("own",)
 
 
 def has_known_task(config: Any) -> bool:
     """Returns whether the task of a config is one of TASKS, so that it can be built."""
     return config.task.name in TASKS
+
+
+def has_task(config: Any, task: Task) -> bool:
+    """Whether the task of a config has the class of this task, which no config can build."""
+    return config.task.name == own_name(task)
 
 
 def task(config: Any) -> Task:
@@ -168,7 +175,10 @@ def use_one_device(config: Any) -> None:
 
 def members(config: Any) -> Population:
     """Builds the population: every seed at every learning rate of a config."""
-    members = population(config.seed, config.n_seeds, config.optim.learning_rate)
+    rates = config.optim.learning_rate
+    if tuple(rates) == OWN_RATE:
+        rates = (1.0,)  # the factor of the user's optimizer, as in `jaxformer.train`
+    members = population(config.seed, config.n_seeds, rates)
     return members._replace(seeds=tuple(config.seeds)) if "seeds" in config else members
 
 
@@ -211,10 +221,15 @@ def phases(config: Any, first: Setup | None = None) -> list[Phase]:
     return make_phases(first, config.train.steps, later, partial(optimizer, config))
 
 
+def own_name(value: Any) -> str:
+    """The name, in a config, of a task or model whose class no config can build."""
+    return f"own: {type(value).__name__}"
+
+
 def sections(task: Task, model: Any) -> dict[str, Any]:
     """Returns the sections "task" and "model" of a config that would build this task and model.
 
-    A class that no config can build has the name "own: CLASS".
+    A class that no config can build has its `own_name`.
     """
     tasks = {kind: name for name, kind in TASKS.items()}
     models = {
@@ -224,7 +239,7 @@ def sections(task: Task, model: Any) -> dict[str, Any]:
     }
 
     def section(value: Any, spec: Any, names: Mapping[type, str]) -> dict[str, Any]:
-        name = names.get(type(value), f"own: {type(value).__name__}")
+        name = names.get(type(value), own_name(value))
         return {"name": name} | json_fields(spec)
 
     return {"task": section(task, task, tasks), "model": section(model, model.spec, models)}

@@ -18,6 +18,7 @@ from jaxformer.io.checkpoint_reader import Checkpoint, read_newest
 from jaxformer.io.run_folder import Workdir
 from jaxformer.models import toy
 from jaxformer.models.model import current_arrays, not_finite
+from jaxformer.tasks.task import Task
 from jaxformer.training.result import Result
 from jaxformer.training.run_view import Run
 
@@ -215,13 +216,16 @@ def _members(config: dict[str, Any]) -> tuple[tuple[int, float], ...]:
 def params_at_start(loaded: Loaded) -> dict[str, Any]:
     """Returns the parameters of this member before the run's first step, with the same bits."""
     task, members = build.task(loaded.config), build.members(loaded.config)
+    return initial_params(loaded.model, task, members.init_keys()[loaded.member])
+
+
+def initial_params(model: Any, task: Task, key: jax.Array) -> dict[str, Any]:
+    """Draws initial parameters with the bits of `training.step.create`, which needs its vmap."""
 
     def draw(key):
-        return loaded.model.init(key, task.blank())["params"]
+        return model.init(key, task.blank())["params"]
 
-    # The vmap of one member gives the same bits as `training.step.create`.
-    drawn = jax.jit(jax.vmap(draw))(members.init_keys()[loaded.member][None])
-    return jax.tree.map(lambda leaf: leaf[0], drawn)
+    return jax.tree.map(lambda leaf: leaf[0], jax.jit(jax.vmap(draw))(key[None]))
 
 
 def check_run(source: str | Path) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from experiments.confirmation import judgement, plan
-from experiments.confirmation.judgement import NOT_YET_RUN, Confirmed
+from experiments.ledger.confirmed import NOT_YET_RUN, ORDER, Confirmed
 from jaxformer.core.errors import UserError
 
-Confirmations = Mapping[tuple[str, str], Confirmed]  # by (paper, item), sorted by judgement.ORDER
+Confirmations = Mapping[tuple[str, str], Confirmed]  # by (paper, item), sorted by ORDER
 
 
 def read(folder: Path) -> dict[tuple[str, str], Confirmed]:
@@ -43,4 +43,4 @@ def read(folder: Path) -> dict[tuple[str, str], Confirmed]:
         for row in planned.rows
     ]
     rows = {(row.paper, row.item): row for row in (*waiting, *judged)}
-    return dict(sorted(rows.items(), key=lambda pair: judgement.ORDER.index(pair[1].outcome)))
+    return dict(sorted(rows.items(), key=lambda pair: ORDER.index(pair[1].outcome)))

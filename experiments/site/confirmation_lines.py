@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from experiments.confirmation.judgement import (
+from experiments.confirmation.published import Confirmations
+from experiments.ledger.confirmed import (
     CONFIRMED,
     DECIDED,
     NOT_YET_RUN,
@@ -11,7 +12,6 @@ from experiments.confirmation.judgement import (
     REVERSED,
     Confirmed,
 )
-from experiments.confirmation.published import Confirmations
 from experiments.ledger.ledger import Row
 from experiments.ledger.rules import HELD, NOT_HELD, OPEN
 

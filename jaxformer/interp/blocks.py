@@ -42,8 +42,18 @@ def is_divisible(model: Model) -> bool:
     return type(model) in (Decoder, Encoder, Pretrained, Recall) and model.spec.vocab_size > 0
 
 
+def check_divisible(model: Any) -> None:
+    """Raises unless the blocks of a model can be run one at a time."""
+    if not is_divisible(model):
+        raise UserError(
+            f"the blocks of {type(model).__name__} cannot be run alone: expected a decoder, an "
+            "encoder, a recall model or a published model, with tokens as inputs."
+        )
+
+
 def count_blocks(model: Any) -> int:
-    """Returns the number of blocks of a model."""
+    """The number of blocks of a model that `is_divisible`."""
+    check_divisible(model)
     spec = model.spec
     return len(spec.feed_forward) if isinstance(model, Recall) else spec.layers
 
@@ -105,11 +115,7 @@ class Blocks:
     """
 
     def __init__(self, model: Model, params: Mapping[str, Any]):
-        if not is_divisible(model):
-            raise UserError(
-                f"the blocks of {type(model).__name__} cannot be run alone: expected a decoder, an "
-                "encoder, a recall model or a published model, with tokens as inputs."
-            )
+        check_divisible(model)
         if not getattr(model.spec, "has_logits", True):
             raise UserError("this model returns no logits: it has no head for tokens.")
         self.n_blocks = count_blocks(model)

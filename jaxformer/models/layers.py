@@ -122,11 +122,12 @@ def softmax_attention(
     group = q_BxTxHxD.shape[2] // k_BxSxGxD.shape[2]
     if group > 1:
         k_BxSxGxD, v_BxSxGxD = (jnp.repeat(x, group, axis=2) for x in (k_BxSxGxD, v_BxSxGxD))
-    scores = attention.attention_scores(q_BxTxHxD, k_BxSxGxD, accumulate, scale)
-    scores = scores if adjust is None else adjust(scores)
-    scores = attention.apply_mask(tap(module, "scores", scores), mask)
-    weights_BxHxTxS = attention.attention_weights(tap(module, "masked_scores", scores))
-    return mix_values(module, weights_BxHxTxS, v_BxSxGxD)
+    with jax.named_scope("attention_weights"):  # the name by which a plan finds these operations
+        scores = attention.attention_scores(q_BxTxHxD, k_BxSxGxD, accumulate, scale)
+        scores = scores if adjust is None else adjust(scores)
+        scores = attention.apply_mask(tap(module, "scores", scores), mask)
+        weights_BxHxTxS = attention.attention_weights(tap(module, "masked_scores", scores))
+        return mix_values(module, weights_BxHxTxS, v_BxSxGxD)
 
 
 def mix_values(module: nn.Module, weights_HxTxS: jax.Array, v_BxSxHxD: jax.Array) -> jax.Array:

@@ -2,6 +2,7 @@
 
 compare    two or more runs of one task side by side
 litmus     does a task need attention that looks at the content? Four variants of a decoder
-anatomy    what does each part of one network do? Every part frozen, removed or trained alone
+anatomy    what does each part of one network do? Every part frozen, removed or trained alone; and
+           `examine`, which trains nothing and looks inside
 variants   the variants of a decoder: its token mixer and what stays frozen
 """

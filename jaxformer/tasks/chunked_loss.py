@@ -68,6 +68,7 @@ def _gathered(kernel_NxV: jax.Array, h_CxPxN: jax.Array) -> jax.Array:
     return layouts.gather_parameter(kernel_NxV.astype(h_CxPxN.dtype), None, "tensor")
 
 
+@jax.named_scope("head")
 def _forward(dtype, h_CxPxN, kernel_NxV, targets_CxP):
     used_NxV = _gathered(kernel_NxV, h_CxPxN)
 
@@ -82,6 +83,7 @@ def _forward(dtype, h_CxPxN, kernel_NxV, targets_CxP):
     return (nats_CxP, best_CxP), (h_CxPxN, kernel_NxV, targets_CxP, logsumexp_CxP)
 
 
+@jax.named_scope("head")
 def _backward(dtype, residuals, cotangents):
     """Applies d nats / d logits = softmax - onehot(target) chunk by chunk."""
     h_CxPxN, kernel_NxV, targets_CxP, logsumexp_CxP = residuals

@@ -153,18 +153,19 @@ def make_step(
 
     def member_step(state: TrainState, batch: Batch):
         (loss, probes), gradient = value_and_gradient(state.trainable, state.frozen, batch)
-        norm = optax.tree.norm(gradient)
-        updates, opt_state = tx.update(gradient, state.opt_state, state.trainable)
-        updates = jax.tree.map(lambda u: state.learning_rate.astype(u.dtype) * u, updates)
-        trainable = optax.apply_updates(state.trainable, updates)
+        with jax.named_scope("optimizer"):  # the name by which a plan finds these operations
+            norm = optax.tree.norm(gradient)
+            updates, opt_state = tx.update(gradient, state.opt_state, state.trainable)
+            updates = jax.tree.map(lambda u: state.learning_rate.astype(u.dtype) * u, updates)
+            trainable = optax.apply_updates(state.trainable, updates)
 
-        # A member that diverges keeps its last finite parameters and never stops the others.
-        is_good = jnp.isfinite(loss) & jnp.isfinite(norm) & (state.diverged_at < 0)
-        trainable, opt_state = jax.tree.map(
-            lambda new, old: jnp.where(is_good, new, old),
-            (trainable, opt_state),
-            (state.trainable, state.opt_state),
-        )
+            # A member that diverges keeps its last finite parameters and never stops the others.
+            is_good = jnp.isfinite(loss) & jnp.isfinite(norm) & (state.diverged_at < 0)
+            trainable, opt_state = jax.tree.map(
+                lambda new, old: jnp.where(is_good, new, old),
+                (trainable, opt_state),
+                (state.trainable, state.opt_state),
+            )
         diverges_now = ~is_good & (state.diverged_at < 0)
         diverged_at = jnp.where(diverges_now, state.step, state.diverged_at)
         state = TrainState(

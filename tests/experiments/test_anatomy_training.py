@@ -72,7 +72,7 @@ def test_retrieval_needs_no_trained_queries_and_keys_but_attention(tmp_path):
     assert report.verdicts["queries and keys"] == "may stay random"
     assert any("cannot replace attention" in text for text in report.sentences)
     # The circuit has a head in each block: one finds the pair, the other copies its value.
-    report = api.examined(report, found, lambda line: None)
+    report = api.with_look_inside(report, found, lambda line: None)
     helping = [row.effect for row in report.effects if row.is_decided and row.effect.value > 0]
     heads = {effect.part for effect in helping if effect.method == "resampling"}
     for block in range(2):

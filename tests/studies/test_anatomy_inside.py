@@ -12,8 +12,8 @@ from jaxformer.core.errors import UserError
 from jaxformer.models.decoder import decoder
 from jaxformer.models.pretrained.text import TokenIds
 from jaxformer.models.recall import recall
-from jaxformer.studies.anatomy import inside
-from jaxformer.studies.anatomy.inside import agreement, effect_of, examine, interval
+from jaxformer.studies.anatomy import inside, layer_facts
+from jaxformer.studies.anatomy.inside import agreement, effect_of, interval, measure
 from jaxformer.studies.anatomy.pairs import pairs_of_batch, pairs_of_task, read_pairs
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.task import Batch
@@ -62,7 +62,7 @@ def pairs():
 
 @pytest.fixture(scope="module")
 def examined(planted, pairs):
-    return examine(MODEL, planted, pairs)
+    return measure(MODEL, planted, pairs)
 
 
 def test_a_planted_head_is_found_and_a_useless_head_is_not(examined):
@@ -98,7 +98,7 @@ def test_facts_of_layers_and_kernels(examined, planted, pairs):
     facts = examined.kernels["block_1/attn/out/kernel"]
     assert facts.norm == pytest.approx(np.linalg.norm(kernel), rel=1e-5) and facts.distance is None
     assert 6 <= facts.effective_rank < 8 and facts.rank == 48
-    maps = inside.attention_maps(MODEL, planted, pairs, ["block_1/attn/head_1"])
+    maps = layer_facts.attention_maps(MODEL, planted, pairs.clean, ["block_1/attn/head_1"])
     assert maps["block_1/attn/head_1"].shape == (PAIRS, LENGTH, LENGTH)
     np.testing.assert_allclose(maps["block_1/attn/head_1"].sum(-1), 1, atol=1e-5)
 
@@ -118,7 +118,7 @@ def test_a_model_without_mlps_and_progress(pairs):
     model = decoder(**SPEC, layers=1, use_mlp=False, init_std="fan_in", embed_init_std=1.0)
     params = jax.jit(model.init)(jax.random.key(0), pairs.clean)["params"]
     steps = []
-    found = examine(
+    found = measure(
         *(model, params, pairs),
         heads=False,
         methods=("mean ablation", "rank 10 %"),
@@ -153,7 +153,7 @@ def test_a_recall_model_has_attention_and_mlps(pairs):
     model = recall(vocab_size=VOCAB, length=LENGTH, width=8, feed_forward=("none", "mlp"))
     params = jax.jit(model.init)(jax.random.key(0), pairs.clean)["params"]
     methods = "patching", "path patching", "attribution", "direct", "rank 10 %"
-    found = examine(model, params, pairs, methods=methods)
+    found = measure(model, params, pairs, methods=methods)
     by_part = {(effect.part, effect.method): effect.value for effect in found.effects}
     assert {part for part, _ in by_part} == {"block_0/attn", "block_1/attn", "block_1/mlp"}
     assert [len(facts.entropy_H) for facts in found.layers] == [1, 1]
@@ -191,9 +191,9 @@ def test_bad_pairs_end_with_one_line(tmp_path, planted, pairs):
         with pytest.raises(UserError, match=message):
             read(*lines)
     # Prompts of two lengths have the effects of each length alone.
-    both = examine(MODEL, planted, two, methods=("patching",), heads=False).effects
-    one = examine(MODEL, planted, read(good), methods=("patching",), heads=False).effects
-    other = examine(
+    both = measure(MODEL, planted, two, methods=("patching",), heads=False).effects
+    one = measure(MODEL, planted, read(good), methods=("patching",), heads=False).effects
+    other = measure(
         MODEL, planted, read(("1 2", "3 2", "1", "3")), methods=("patching",), heads=False
     )
     for effect, *alone in zip(both, one, other.effects, strict=True):
@@ -201,12 +201,12 @@ def test_bad_pairs_end_with_one_line(tmp_path, planted, pairs):
         assert np.isnan(alone[0].half_width) and np.isnan(alone[0].p_value)
     constant = dataclasses.replace(pairs, corrupted=pairs.clean)
     with pytest.raises(UserError, match="nothing to explain"):
-        examine(MODEL, planted, constant)
+        measure(MODEL, planted, constant)
     broken = planted | {"unembed": {"kernel": planted["unembed"]["kernel"] * np.nan}}
     with pytest.raises(UserError, match="24 of 24 pairs is not finite"):
-        examine(MODEL, broken, pairs)
+        measure(MODEL, broken, pairs)
     with pytest.raises(UserError, match="Did you mean 'patching'"):
-        examine(MODEL, planted, pairs, methods=("patchin",))
+        measure(MODEL, planted, pairs, methods=("patchin",))
 
 
 def test_intervals_are_those_of_students_t():

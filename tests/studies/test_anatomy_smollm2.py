@@ -4,7 +4,7 @@ import pytest
 
 import jaxformer
 from jaxformer.models.pretrained.text import Text
-from jaxformer.studies.anatomy.inside import examine
+from jaxformer.studies.anatomy.inside import measure
 from jaxformer.studies.anatomy.pairs import read_pairs
 from tests.docs.test_models_page import PACKAGE, is_installed
 
@@ -21,7 +21,7 @@ def test_known_heads_of_smollm2(tmp_path):
 
     file = tmp_path / "pairs.tsv"
     file.write_text(f"{CLEAN}\t{CORRUPTED}\tMary\tJohn\n")
-    result = examine(model, params, read_pairs(file, text), methods=("patching", "direct"))
+    result = measure(model, params, read_pairs(file, text), methods=("patching", "direct"))
     assert result.score == pytest.approx(6.49, abs=0.02)
     assert result.corrupted == pytest.approx(-5.50, abs=0.02)
     values = {(effect.part, effect.method): effect.value for effect in result.effects}

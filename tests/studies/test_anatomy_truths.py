@@ -9,7 +9,7 @@ from experiments.anatomy_report import config_subjects
 from jaxformer.core.settings import DataSettings
 from jaxformer.models.recall import recall
 from jaxformer.studies.anatomy import components, judge, parts, study, subject
-from jaxformer.studies.anatomy.inside import RANKS, examine
+from jaxformer.studies.anatomy.inside import RANKS, measure
 from jaxformer.studies.anatomy.pairs import pairs_of_task
 from jaxformer.studies.anatomy.store import Store
 from jaxformer.tasks.memorize import Memorize
@@ -33,7 +33,7 @@ def test_the_last_mlp_holds_the_noise():
     )
     assert run.result.metrics["p_noise"].mean > 0.4
     clean = dataclasses.replace(task, scored="last", alpha=0.0)
-    found = examine(model, run.member(0), pairs_of_task(clean))
+    found = measure(model, run.member(0), pairs_of_task(clean))
     decided = [row.effect for row in components.decide(found.effects) if row.is_decided]
     cut = {(effect.part, effect.method): effect.value for effect in decided}
     for method in RANKS:

@@ -6,15 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-
-from jaxformer import build, loading
 from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.core.text_format import counted, duration
 from jaxformer.runtime.progress import Interrupt
-from jaxformer.studies.anatomy import examination, parts, sources
+from jaxformer.studies.anatomy import examination, parts, sources, specimens
 from jaxformer.studies.anatomy.judge import MARGIN, SEEDS_AT_LOOK
-from jaxformer.studies.anatomy.pairs import pairs_of_batch, with_texts
 from jaxformer.studies.anatomy.report import Report
 from jaxformer.studies.anatomy.store import Store
 from jaxformer.studies.anatomy.study import Member, Study
@@ -23,7 +19,6 @@ from jaxformer.studies.anatomy.subject import Subject
 from jaxformer.studies.anatomy.text_tables import text_table
 from jaxformer.studies.anatomy.training import Trained, is_change
 from jaxformer.studies.anatomy.workers import TrainAll, workers
-from jaxformer.tasks.language import NextToken
 from jaxformer.tasks.task import Task
 
 BUDGET_SECONDS = 600.0
@@ -93,9 +88,9 @@ def anatomy(
     Raises:
       UserError: an argument is wrong, or the network does not learn the task.
     """
-    write_line = print if progress else lambda line: None
     if prompts is not None:
-        return examination.of_model(str(source), prompts, write_line, heads)
+        return examination.examine(source, prompts=prompts, heads=heads, progress=progress)
+    write_line = print if progress else lambda line: None
     report, _ = examine_training(
         sources.subject_of(source, model, **options),
         methods=methods,
@@ -204,26 +199,13 @@ def examine_training(
     params = None if stopped else study.whole_params()
     lines = [] if theory is None else theory(subject, params)
     report = report_of(study, lines)
-    return (report if stopped else examined(report, study, write_line)), stopped
+    return (report if stopped else with_look_inside(report, study, write_line)), stopped
 
 
-def examined(report: Report, study: Study, write_line: Callable[[str], None]) -> Report:
-    """Returns the report with the effects of the network's components, if they are measurable."""
-    network, run = study.subject.network, study.subject.run
-    if run is None:
-        key = jax.random.fold_in(jax.random.key(0), 0)  # the key of the member with seed 0
-        model, params, initial = network.model, study.whole_params(), network.init(key)
-    else:
-        loaded = loading.load_run(run)
-        # The initial values can be drawn again if the config of the run can build its task.
-        can_draw = build.has_known_task(loaded.config)
-        initial = loading.params_at_start(loaded) if can_draw else None
-        model, params = loaded.model, loaded.params
+def with_look_inside(report: Report, study: Study, write_line: Callable[[str], None]) -> Report:
+    """Adds the effects of the network's components, if they are measurable."""
     try:
-        pairs = pairs_of_batch(network.data.heldout().test)
-        if isinstance(network.task, NextToken):
-            pairs = with_texts(pairs, network.task)
-        return examination.with_inside(report, model, params, pairs, write_line, initial)
+        return examination.with_inside(report, specimens.of_study(study), write_line)
     except UserError as error:
         write_line(f"note: the trained network was not examined: {error}")
         return report

@@ -1,7 +1,7 @@
 """Measures what each block's attention, MLP and heads do in a network, on pairs of prompts.
 
     pairs = read_pairs("prompts.tsv", tokenizer)            or pairs_of_task(task)
-    inside = examine(model, params, pairs)
+    inside = measure(model, params, pairs)
     inside.effects                                          an `Effect` for each part and method
     agreement(inside.effects)                               whether the methods agree
 
@@ -72,7 +72,7 @@ class Inside:
     left_out: dict[str, str]
 
 
-def examine(
+def measure(
     model: Any,
     params: Any,
     pairs: PromptPairs,
@@ -189,21 +189,6 @@ def interval(values: np.ndarray) -> tuple[float, float, float]:
         return mean, 0.0, float(mean == 0)
     degrees = len(values) - 1  # of freedom
     return mean, quantile(degrees, LEVEL) * sem, float(2 * stdtr(degrees, -abs(mean) / sem))
-
-
-def attention_maps(
-    model: Any, params: Any, pairs: PromptPairs, parts: Sequence[str]
-) -> dict[str, np.ndarray]:
-    """Returns the attention of heads on the clean prompts, {head: (B, T, T)}.
-
-    Args:
-        model, params, pairs: as in `examine`; `pairs.tokens` has the texts of the tokens.
-        parts: heads such as "block_1/attn/head_0".
-
-    Returns:
-        Row t has the weights of query t.
-    """
-    return layer_facts.attention_maps(model, params, pairs.clean, parts)
 
 
 def agreement(effects: Sequence[Effect]) -> dict[str, bool | None]:

@@ -100,7 +100,13 @@ def pairs_of_task(task: Task, size: int = 64, data: DataSettings | None = None) 
     if not task.vocab_size:
         raise UserError(f"{type(task).__name__} has vectors as inputs; pairs need tokens.")
     settings = data or DataSettings(seed=0, test_size=size, validation_size=1)
-    return pairs_of_batch(make_source(task, settings, 1).heldout().test, size)
+    return pairs_of_examples(task, make_source(task, settings, 1).heldout().test, size)
+
+
+def pairs_of_examples(task: Task, batch: Batch, size: int = 64) -> PromptPairs:
+    """The pairs of a task's examples; the tokens of a text are named by their letters."""
+    pairs = pairs_of_batch(batch, size)
+    return with_texts(pairs, task) if isinstance(task, NextToken) else pairs
 
 
 def pairs_of_batch(batch: Batch, size: int = 64) -> PromptPairs:

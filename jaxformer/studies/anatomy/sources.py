@@ -1,19 +1,22 @@
-"""The door of a study: a task, its text or a run becomes a `Subject`."""
+"""The door of a training study: a task, its text or a run becomes a `Subject`."""
 
 import ast
 import dataclasses
 import importlib
 import importlib.util
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jaxformer import build
 from jaxformer.core import identity
 from jaxformer.core.errors import UserError, did_you_mean, one_line
 from jaxformer.io.run_folder import Workdir
 from jaxformer.studies.anatomy import subject
 from jaxformer.studies.anatomy.subject import Subject
-from jaxformer.tasks.task import Task
+from jaxformer.tasks.heldout import Drawn
+from jaxformer.tasks.task import Batch, Task
 
 
 def subject_of(source: Task | str | Path, model: Any = None, **options: Any) -> Subject:
@@ -47,12 +50,42 @@ def of_task_text(text: str, model: Any = None, name: str = "", **options: Any) -
 
 
 def of_run(folder: str | Path, task: Task | None = None) -> Subject:
-    """Returns the subject of a run's folder: its task, network and training.
+    """The subject of a run's folder: its task, network and training.
 
     Args:
-      folder: the folder of a run.
-      task: the task, if its class is not one of jaxformer's.
+      folder: the folder of a run
+      task: the task, if its class is not one of jaxformer's
     """
+    content, config = _config_of_run(folder)
+    name = Path(folder).name
+    if config.recipe == "train":
+        what = subject.of_config(config, name)
+    else:
+        what = subject.of_library_run(config, task, name)
+    _check_same_task(folder, content, what.drawn)
+    return dataclasses.replace(what, run=Path(folder))
+
+
+def heldout_of_run(folder: str | Path, model: Any, task: Task | None = None) -> tuple[Task, Batch]:
+    """The task of a run and its test set, for a look at the network without training it again.
+
+    So the optimizer may be one of the user's, and parameters may be freed during training.
+
+    Args:
+      folder: the folder of a run
+      model: the model of the run
+      task: the task, if its class is not one of jaxformer's
+    """
+    content, config = _config_of_run(folder)
+    subject.check_task_and_data(config, task, Path(folder).name)
+    task = build.task(config) if task is None else task
+    drawn = subject.drawn_for(task, model, build.source(config, task))
+    _check_same_task(folder, content, drawn)
+    return task, drawn.sets.test
+
+
+def _config_of_run(folder: str | Path) -> tuple[dict[str, Any], Any]:
+    """The content of a run's config.json, and its config."""
     import ml_collections
 
     content = Workdir(folder).read("config.json")
@@ -63,20 +96,16 @@ def of_run(folder: str | Path, task: Task | None = None) -> Subject:
             f"{folder} is a run of the recipe {stored['recipe']!r}; the report needs a run that "
             "trained a network on a task."
         )
-    name = Path(folder).name
-    config = ml_collections.ConfigDict(stored)
-    if stored["recipe"] == "train":
-        what = subject.of_config(config, name)
-    else:
-        what = subject.of_library_run(config, task, name)
-    if (before := content.get("identity")) and (
-        why := identity.difference(before, what.drawn.identity)
-    ):
+    return content, ml_collections.ConfigDict(stored)
+
+
+def _check_same_task(folder: str | Path, content: Mapping[str, Any], drawn: Drawn) -> None:
+    """Raises if the task draws other examples than it did when the run began."""
+    if (before := content.get("identity")) and (why := identity.difference(before, drawn.identity)):
         raise UserError(
             f"the task of {folder} does something else today ({why}): its code was edited after "
             "the run. The report would explain the old network on the new task."
         )
-    return dataclasses.replace(what, run=Path(folder))
 
 
 def load_task(text: str) -> Task:

@@ -34,6 +34,7 @@ STEPS, BATCH_SIZE, RATES = 400, 64, (3e-3, 1e-2, 1e-3)
 # Rules of a partition: a pattern over paths of parameters and a label, an optimizer or "frozen".
 TRAIN_EVERYTHING = ((".*", "train"),)
 FIXED_MATRICES = (".*/mix", "frozen")
+IN_PYTHON = "in Python, call jaxformer.anatomy(task, model=..) with what the run had"
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +81,7 @@ class Subject:
     @cached_property
     def drawn(self) -> Drawn:
         """The held-out sets with their trivial scores."""
-        network = self.network
-        drawn = heldout.draw(network.task, network.data)
-        return drawn.identified_by(model_identity(network.model, drawn.sets.test.inputs))
+        return drawn_for(self.network.task, self.network.model, self.network.data)
 
     @property
     def task(self) -> Task:
@@ -183,32 +182,42 @@ def of_config(config: Any, name: str = "", task: Task | None = None) -> Subject:
 
 
 def of_library_run(config: Any, task: Task | None, name: str) -> Subject:
-    """Returns the subject of a run of `jaxformer.train`, with its split, optimizer and schedule.
+    """The subject of a run of `jaxformer.train`, with its split, optimizer and schedule.
 
     Args:
-      config: the config of the run.
-      task: the task, if its class is not one of jaxformer's.
-      name: the name in the report.
+      config: the config of the run
+      task: the task, if its class is not one of jaxformer's
+      name: the name in the report
     """
-    in_python = "in Python, call jaxformer.anatomy(task, model=..) with what the run had"
+    check_task_and_data(config, task, name)
+    if config.model.name not in build.MODELS:
+        raise UserError(f"the model of {name} is {config.model.name!r}; {IN_PYTHON}.")
+    for label, optimizer in config.optim.labels.items():
+        if optimizer.name not in build.OPTIMIZERS:
+            raise UserError(f"the optimizer of the label {label!r} is yours; {IN_PYTHON}.")
+    return of_config(config, name, task)
+
+
+def check_task_and_data(config: Any, task: Task | None, name: str) -> None:
+    """Raises if the task or the data of a run are code of the user that was not given."""
     if task is None and config.task.name not in build.TASKS:
         # `build.sections` records a class outside of jaxformer as "own: CLASS".
         class_name = config.task.name.removeprefix("own: ")
         raise UserError(
             f"the task of {name} is the class {class_name}: give it with "
-            f"--task=MODULE:{class_name}."
+            f"--task=MODULE:{class_name}, or in Python to jaxformer.examine as prompts=."
         )
-    if config.model.name not in build.MODELS:
-        raise UserError(f"the model of {name} is {config.model.name!r}; {in_python}.")
     if "name" in config.data:
         older = " (or an older version wrote the run)" if config.data.name == "Source" else ""
         raise UserError(
-            f"the data of {name} are a {config.data.name} of yours{older}; {in_python}."
+            f"the data of {name} are a {config.data.name} of yours{older}; {IN_PYTHON}."
         )
-    for label, optimizer in config.optim.labels.items():
-        if optimizer.name not in build.OPTIMIZERS:
-            raise UserError(f"the optimizer of the label {label!r} is yours; {in_python}.")
-    return of_config(config, name, task)
+
+
+def drawn_for(task: Task, model: Any, data: Any) -> Drawn:
+    """The held-out sets of a task, identified by what the task and a model of the user do."""
+    drawn = heldout.draw(task, data)
+    return drawn.identified_by(model_identity(model, drawn.sets.test.inputs))
 
 
 def check_task(task: Any) -> None:
