@@ -76,6 +76,7 @@ CONTENTS = {
     "Notebooks": [f"notebooks/{name}" for name in NOTEBOOKS],
     "How to": [
         "anatomy",
+        "own",
         "recipes",
         "running",
         "devices",
