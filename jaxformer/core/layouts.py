@@ -54,6 +54,16 @@ def gather_parameter(parameter: jax.Array, *axes: Axis) -> jax.Array:
     return jax.lax.with_sharding_constraint(parameter, NamedSharding(mesh, P(*parts)))
 
 
+def split_last_axis(x: jax.Array, axis: Axis) -> jax.Array:
+    """Splits the last dimension along a mesh axis, and leaves the others to the compiler."""
+    mesh = mesh_of(x)
+    part = mesh and axes_that_divide(x.shape[-1], axis, mesh)
+    if not part:
+        return x
+    others = [P.UNCONSTRAINED] * (x.ndim - 1)
+    return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P(*others, part)))
+
+
 def mesh_of(x: jax.Array) -> Any:
     """Returns the abstract mesh of an array or a traced value.
 
