@@ -9,7 +9,7 @@ import pytest
 
 import jaxformer
 from jaxformer import adapters, capture, surgery
-from jaxformer.core import paths
+from jaxformer.core import paths, small_parts
 from jaxformer.core.adapters import Lora, parse
 from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
@@ -209,3 +209,30 @@ def test_half_precision_sums_the_gradient_of_an_adapter_in_float32():
 
     gradient = jax.grad(loss)(module, jnp.ones((512, 1), jnp.bfloat16))
     assert gradient["lora_b"].dtype == jnp.float32 and gradient["lora_b"].item() == 512.0
+
+
+def trained(rules, params):
+    partition = Partition(rules)
+    params = adapters.add(params, partition.adapters(params), jax.random.key(0))
+    labels = paths.flatten(partition.labels(params))
+    return {path for path, label in labels.items() if label != "frozen"}
+
+
+def test_named_rules_train_what_they_say(params):
+    biased = jax.eval_shape(
+        build(use_bias=True).init, jax.random.key(0), jax.ShapeDtypeStruct((1, 3), jnp.int32)
+    )["params"]
+    assert trained(small_parts.BITFIT, params | jax.tree.map(jnp.zeros_like, biased)) == {
+        path for path in paths.flatten(biased) if path.endswith("/bias")
+    }
+    blocks = {f"block_{i}/{name}_norm/scale" for i in (0, 1) for name in ("attn", "mlp")}
+    assert trained(small_parts.NORMS, params) == {"final_norm/scale"} | blocks
+    last = {path for path in paths.flatten(params) if path.startswith("block_1/")}
+    assert trained(small_parts.last_blocks(params, 1), params) == last
+    halves = {f"{module}/lora_{half}" for module in ADAPTED for half in "ab"}
+    assert trained(small_parts.lora(2), params) == halves
+    assert trained(small_parts.lora(2, "in", "alpha=16, stabilised"), params) == {
+        f"block_{i}/mlp/in/lora_{half}" for i in (0, 1) for half in "ab"
+    }
+    with pytest.raises(UserError, match="the number of last blocks must be"):
+        small_parts.last_blocks(params, 3)
