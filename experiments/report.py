@@ -33,6 +33,7 @@ from pathlib import Path
 
 from experiments.cli.flags import IS_CLONE, WORKSPACE
 from experiments.confirmation import published
+from experiments.ladders import shown
 from experiments.ledger import headline, requirement, summary, tables
 from experiments.ledger.choose import matching_items, select_rows
 from experiments.ledger.ledger import Row, ledger
@@ -45,6 +46,7 @@ from experiments.site import (
     html,
     markdown,
     opening,
+    paper_pages,
     results_pages,
 )
 from jaxformer.core.errors import UserError, one_line
@@ -238,9 +240,10 @@ def render(records: list[Record], problems: list[str]) -> dict[str, str]:
     findings = (WORKSPACE / "docs/findings.md").read_text()
     pages["docs/findings.md"] = markdown.findings(findings, rows, verdict_table)
     by_paper = results_pages.records_by_paper(rows, records)[0]
+    trends = shown.trends(WORKSPACE / "ladders")
     for key, paper in results_pages.papers_of(rows).items():
         paper_rows = [row for row in rows if row.paper.key == key]
-        page = results_pages.paper_page(paper, paper_rows, by_paper[key])
+        page = paper_pages.paper_page(paper, paper_rows, by_paper[key], trends)
         pages[f"{results_pages.FOLDER}/{key}.md"] = page
     return pages
 

@@ -22,7 +22,7 @@ def rule_lines(row: Row) -> list[str]:
         [text, numbers or "-", required[text], verdict, *_beside(first.get(text))]
         for text, verdict, numbers in fresh
     ]
-    lines = _table((*HEADS, "first runs", "q of these"), body)
+    lines = _table((*HEADS, "first runs", "their p, corrected"), body)
     frozen = {text for text, *_ in fresh}
     mended = [finding for finding in row.findings if finding.text not in frozen]
     if mended:
@@ -33,7 +33,7 @@ def rule_lines(row: Row) -> list[str]:
 
 def _first_runs(findings: Sequence[Finding], required: dict[str, str]) -> list[str]:
     body = [[f.text, f.numbers or "-", required[f.text], f.verdict, q_text(f)] for f in findings]
-    return _table((*HEADS, "q"), body)
+    return _table((*HEADS, "p, corrected"), body)
 
 
 def _checks(row: Row, required: dict[str, str]) -> list[str]:

@@ -13,7 +13,7 @@ from experiments.ledger.item import Cell, Item, Paper
 from experiments.ledger.ledger import ledger
 from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_HELD, above, of, over
-from experiments.site import results_pages
+from experiments.site import paper_pages, results_pages
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import json_value
 from jaxformer.training.metrics import over_seeds
@@ -127,8 +127,8 @@ def test_the_pages_show_confirmations_with_reversed_rows_first(planned, tmp_path
     listed = [line for line in text.splitlines() if line.startswith("- **")]
     assert len(listed) == 3 and "(reversed; 5 new seeds; first runs: held" in listed[0]
     assert listed[0].startswith("- **did not hold**: [Table 1]"), "the fresh verdict comes first"
-    assert "5 new seeds: reversed. The first runs: held." in results_pages.paper_page(
-        PAPER, confirmed, []
+    assert "5 new seeds: reversed. The first runs: held." in paper_pages.paper_page(
+        PAPER, confirmed, [], {}
     )
 
     verdicts = (tmp_path / "VERDICTS.json").read_text()
