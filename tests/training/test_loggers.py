@@ -104,30 +104,6 @@ def test_tensorboard_gets_every_number_and_the_first_step_to_replace(tmp_path, m
     assert calls == [("from", 20), ("loss", 0.5, 20), ("test/accuracy", 1.0, 20), "closed"]
 
 
-def test_trackio_gets_every_number_at_its_step(tmp_path, monkeypatch):
-    calls = []
-
-    class Run:
-        def log(self, metrics, step):
-            calls.append((metrics, step))
-
-        def finish(self):
-            calls.append("finished")
-
-    def init(project, **options):
-        calls.append((options["name"], options["resume"]))
-        return Run()
-
-    monkeypatch.setenv("TRACKIO_DIR", "/elsewhere")
-    monkeypatch.setitem(sys.modules, "trackio", types.SimpleNamespace(init=init))
-    logger = loggers.Trackio(tmp_path / "run", {})
-    logger.on_rows([{"step": 20, "loss": [0.5]}])
-    logger.on_result({"metrics": {"accuracy": {"mean": 1.0}, "none": {"mean": None}}, "steps": 20})
-    logger.close()
-    rows = [({"loss": 0.5}, 20), ({"test/accuracy": 1.0}, 20)]
-    assert calls == [("run", "allow"), *rows, "finished"]
-
-
 def test_a_profile_begins_and_ends_at_its_steps(tmp_path, monkeypatch, capsys):
     calls = []
     profiler = types.SimpleNamespace(
