@@ -49,7 +49,7 @@ def test_wrong_rules(rules, message):
         Partition(rules).labels(PARAMS)
 
 
-def test_rules_that_train_nothing_are_one_line():
+def test_rules_that_train_nothing_are_one_line_errors():
     with pytest.raises(UserError, match=r"train nothing: give some parameters another label"):
         Partition([(".*", "frozen")]).optimizer({"train": optax.sgd(1.0)})
 

@@ -1,4 +1,4 @@
-"""A damaged folder ends as the undamaged one, or one line names the damage.
+"""A command on a damaged folder gives the same result, or its error names the damage.
 
 HOSTILE_SEED draws files and damages; HOSTILE_DAMAGES is their number over all scenes.
 """

@@ -180,7 +180,7 @@ def test_the_conversion_of_kernels_by_head_keeps_the_function():
     np.testing.assert_allclose(result, logits, rtol=1e-5, atol=1e-6)
 
 
-def test_a_sequence_longer_than_the_model_raises_one_line(small):
+def test_a_sequence_longer_than_the_model_raises_a_one_line_error(small):
     model, params, _ = small
     with pytest.raises(UserError, match="at most 8 tokens, got 9"):
         model.apply({"params": params}, jnp.zeros((1, 9), jnp.int32))

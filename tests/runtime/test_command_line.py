@@ -1,4 +1,4 @@
-"""The command line: both spellings of a value, types, repeated flags, errors of one line."""
+"""The command line: both spellings of a value, types, repeated flags, one-line errors."""
 
 import argparse
 import os
@@ -119,7 +119,7 @@ def test_a_command_returns_an_exit_code_and_prints_errors_in_one_line(capsys):
         (UserError("two\nlines \x1b[2J"), 2, "two lines ?[2J"),
     ],
 )
-def test_errors_that_end_a_command_are_one_line(capsys, error, code, message):
+def test_errors_that_end_a_command_have_one_line(capsys, error, code, message):
     @command
     def main(argv):
         raise error
@@ -138,7 +138,7 @@ def test_an_unexpected_error_keeps_its_traceback():
         main([])
 
 
-def test_devices_that_jax_does_not_find_are_one_line(capsys, monkeypatch):
+def test_devices_that_jax_does_not_find_are_a_one_line_error(capsys, monkeypatch):
     """JAX_PLATFORMS=cuda without its plugin makes JAX raise an AssertionError without a message."""
 
     def fail_as_jax_does():
@@ -197,7 +197,7 @@ def test_a_command_ends_well_if_its_output_is_not_read(shell, code, stderr):
 @pytest.mark.parametrize(
     "imports", ["import experiments", "import sys; sys.argv[0] = '-m'; import theory"]
 )
-def test_an_interrupt_while_importing_is_one_line(imports):
+def test_an_interrupt_while_importing_prints_one_line(imports):
     code = f"{imports}\nraise KeyboardInterrupt"
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     arguments = [sys.executable, "-c", code]

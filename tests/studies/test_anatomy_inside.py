@@ -169,7 +169,7 @@ def test_a_recall_model_has_attention_and_mlps(pairs):
     assert by_part["block_1/mlp", "path patching"] == by_part["block_1/mlp", "patching"]
 
 
-def test_bad_pairs_end_with_one_line(tmp_path, planted, pairs):
+def test_bad_pairs_end_with_a_one_line_error(tmp_path, planted, pairs):
     def read(*lines):
         file = tmp_path / "pairs.tsv"
         file.write_text("\n".join("\t".join(line) for line in lines))

@@ -152,7 +152,7 @@ def test_folders_of_equal_names_in_several_places_are_classes_of_their_own(folde
     assert images.load("folder", single, size=16).classes == whole.classes[2:]
 
 
-def test_bad_images_are_one_line(folder, tmp_path, monkeypatch):
+def test_bad_images_are_one_line_errors(folder, tmp_path, monkeypatch):
     def load(*paths, **kwargs):
         with pytest.raises(UserError) as caught:
             images.load("folder", [str(p) for p in paths], **kwargs)

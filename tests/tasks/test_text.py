@@ -170,7 +170,7 @@ SUMS = [1589, 1422, 116, 66]
         (b"abc\xff", "is not UTF-8: byte 3"),
     ],
 )
-def test_a_wrong_corpus_is_one_line(tmp_path, content, message):
+def test_a_wrong_corpus_is_a_one_line_error(tmp_path, content, message):
     path = tmp_path / "text.txt"
     if content is not None:
         path.write_bytes(content)

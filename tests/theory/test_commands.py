@@ -287,7 +287,7 @@ WRONG = [
 ]
 
 
-def test_errors_are_one_line(tmp_path, monkeypatch, capsys):
+def test_errors_have_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     files = {"GPT2": '{"model_type": "gpt2"}', "LIST": "[1]", "BROKEN": "{", "BINARY": "\x00"}
     files |= {"MAMBA": '{"model_type": "mamba"}', "BERT": json.dumps(config_json.BERT)}

@@ -89,7 +89,7 @@ def chi_square(tokens_BxT, y_B, N, alpha) -> float:
     return float(chi2.sf(((observed - mean) ** 2 / mean).sum(), len(frequent)))
 
 
-def test_the_process_has_the_law_of_the_recall_task():
+def test_the_process_has_the_distribution_of_the_recall_task():
     """Both samplers pass a test that rejects a noise probability that is 0.02 off."""
     N, T, alpha, count = 3, 5, 0.4, 40_000
     task = Recall(N, T, alpha, scored="last", statistics="uniform")

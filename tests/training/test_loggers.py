@@ -123,13 +123,13 @@ def test_a_profile_begins_and_ends_at_its_steps(tmp_path, monkeypatch, capsys):
     assert "step 40 was not passed" in capsys.readouterr().err
 
 
-def test_a_wrong_profile_is_one_line():
+def test_a_wrong_profile_is_a_one_line_error():
     for text in ("5", "a:b", "5:0", "-1:2", "1:2:3", "²:1", "1" * 30 + ":1"):
         with pytest.raises(UserError, match="must be START:STEPS"):
             loggers.parse_profile(text)
 
 
-def test_wrong_flags_of_loggers_are_one_line(monkeypatch, capsys):
+def test_wrong_flags_of_loggers_are_one_line_errors(monkeypatch, capsys):
     monkeypatch.setattr(loggers.importlib.util, "find_spec", lambda name: None)
     for flag, message in {
         "--track=tensorbord": "logger of --track 'tensorbord'. Did you mean 'tensorboard'",

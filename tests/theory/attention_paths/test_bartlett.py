@@ -1,4 +1,4 @@
-"""Bartlett coordinates against the matrices themselves and the law of real weights."""
+"""Bartlett coordinates against the matrices themselves and the distribution of real weights."""
 
 from collections.abc import Sequence
 
