@@ -44,7 +44,7 @@ def test_labels_counts_and_halves():
         ([("(", "frozen")], "not a regular expression"),
     ],
 )
-def test_wrong_rules(rules, message):
+def test_wrong_rules_are_one_line_errors(rules, message):
     with pytest.raises(UserError, match=message):
         Partition(rules).labels(PARAMS)
 

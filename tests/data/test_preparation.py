@@ -50,7 +50,7 @@ def test_the_parts_together_are_the_text(file, tmp_path, kind):
     assert (ids == tokens.end).sum() == 1 and ids[-1] == tokens.end
 
 
-def test_lines_as_documents(file, tmp_path):
+def test_each_line_can_be_a_document(file, tmp_path):
     tokens = prepared(file, tmp_path / "out", documents="line", shares=(0, 0.2))
     lines = [line for line in TEXT.split("\n") if line]
     assert tokens.part("test").last == len(lines) and tokens.part("validation").bytes == 0

@@ -114,7 +114,7 @@ def test_what_comes_later_sends_nothing():
         capture.path_patch(DECODER, PARAMS_, TOKENS, OTHERS, sender, receiver, metric)
 
 
-def test_bad_patches():
+def test_wrong_patches_are_one_line_errors():
     with pytest.raises(UserError, match=r"equal shapes, got .*\(3, 5\).*\(3, 4\)"):
         capture.patch(DECODER, PARAMS_, TOKENS, TOKENS[:, :4], "final", metric)
     with pytest.raises(UserError, match="Did you mean 'position'"):

@@ -115,7 +115,7 @@ def test_a_block_follows_the_equations():
     np.testing.assert_allclose(jax.jit(block.apply)({"params": params}, x_1xTxN)[0], y, atol=1e-5)
 
 
-def test_initial_variances():
+def test_initial_weights_have_their_variances():
     width, x_1xTxN = 512, jnp.ones((1, 2, 512))
     numbers = {"sigma_v2": 0.2, "sigma_w2": 0.3, "sigma_b2": 0.04}
     spec = EncoderSpec(**VECTORS, width=512, heads=8, beta=beta(0.5), **numbers)

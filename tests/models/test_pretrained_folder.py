@@ -50,7 +50,7 @@ def test_a_saved_folder_is_loaded(made, tmp_path, monkeypatch):
         np.testing.assert_array_equal(paths.flatten(again)[path], leaf)
 
 
-def test_dtype_and_place(made):
+def test_parameters_are_loaded_in_the_dtype_and_place_that_are_asked_for(made):
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     seen = []
 

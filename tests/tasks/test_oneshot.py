@@ -84,7 +84,7 @@ def test_fixed_order_keeps_classes_and_labels():
     assert 10 < held.targets.sum() < 40
 
 
-def test_scores_and_baselines(batch):
+def test_scores_take_the_sign_and_baselines_beat_guessing(batch):
     f = np.where(batch.targets[:, 0] == 1, 0.5, 1.0)
     scores = TASK.metrics(f, batch)
     np.testing.assert_allclose(scores["loss"].value, np.where(batch.targets[:, 0] == 1, 0.25, 4))

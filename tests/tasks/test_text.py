@@ -186,7 +186,7 @@ def test_a_long_text_is_prepared_and_not_compiled(tmp_path, monkeypatch):
         CausalText(text=str(tmp_path / "text.txt"), window=4)
 
 
-def test_wrong_options():
+def test_wrong_options_are_one_line_errors():
     with pytest.raises(UserError, match="cannot read the text '/': Is a directory"):
         CausalText(text="/")
     for message, fields in {

@@ -30,7 +30,7 @@ def answer(capsys, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
-def test_advise_regimes(capsys):
+def test_advise_names_the_regimes_of_figure_1(capsys):
     # The paper's four settings of figure 1.
     deep = ["--layers", "60", "--length", "64", "--beta", "0.02"]
     one = answer(capsys, *deep, "--alpha", "1")

@@ -61,7 +61,7 @@ def test_a_path_may_bypass_a_layer(params, activations):
     np.testing.assert_allclose(xi[:, 2], (first[:, 0] @ x_BxTxn)[:, -1], atol=1e-5)
 
 
-def test_some_layers_alone(params, activations):
+def test_paths_of_some_layers_alone_are_read(params, activations):
     x_BxTxn, _, second = activations
     xi, heads = attention_paths.attentioned_of(MODEL, params, TOKENS, layers=(1,))
     assert heads == (2,)
