@@ -1,8 +1,8 @@
-"""Pieces of HTML pages: the document, tables and folded blocks. Arguments are HTML unless noted."""
+"""Pieces of HTML pages: the document, tables and choices. Arguments are HTML unless noted."""
 
 import base64
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 
 
@@ -73,6 +73,31 @@ def table(
 def folded(head: str, body: str) -> str:
     """A collapsed block."""
     return f"<details><summary>{head}</summary>{body}</details>"
+
+
+def views(name: str, contents: Mapping[str, str]) -> str:
+    """A choice between contents, made with radio buttons and without scripts; the first is shown.
+
+    The style sheet of the page hides `.view`.
+
+    Args:
+      name: the name of the choice, unique in the page.
+      contents: {label: HTML}.
+    """
+    if len(contents) == 1:
+        return next(iter(contents.values()))
+    buttons, bodies, rules = [], [], []
+    for i, (label, content) in enumerate(contents.items()):
+        key = f"{name}-{i}"
+        checked = " checked" if i == 0 else ""
+        buttons.append(
+            f'<input type="radio" name="{name}" id="{key}"{checked}>'
+            f'<label for="{key}">{escape(label)}</label>'
+        )
+        bodies.append(f'<div class="view {key}">{content}</div>')
+        rules.append(f"#{key}:checked ~ .{key}")
+    style = f"<style>{', '.join(rules)} {{ display: block; }}</style>"
+    return f'{style}<div class="views">{"".join(buttons)}{"".join(bodies)}</div>'
 
 
 def _sha256(text: str) -> str:

@@ -154,7 +154,9 @@ def test_a_row_without_all_its_runs_is_not_yet_judged(planned, tmp_path):
     assert judged["Table 2"].outcome == judgement.CONFIRMED
 
 
-def test_a_changed_plan_rule_config_code_or_result_is_one_line(planned, tmp_path, monkeypatch):
+def test_a_changed_plan_rule_config_code_or_result_is_a_one_line_error(
+    planned, tmp_path, monkeypatch
+):
     made, file = planned
     name, run = next(iter(made.runs.items()))
     edited = tmp_path / "PLAN.json"
@@ -314,7 +316,7 @@ def test_a_rule_that_cannot_fail_is_refused(tmp_path, monkeypatch):
         confirm.load_claims("no_such_module")
 
 
-def test_a_budget_that_is_too_small_is_one_line(planned, tmp_path, capsys, monkeypatch):
+def test_a_budget_that_is_too_small_is_a_one_line_error(planned, tmp_path, capsys, monkeypatch):
     _, file = planned
     monkeypatch.setattr(confirm, "PAPERS", PAPERS)
     code = confirm.main(["run", f"--plan={file}", "--budget=1s", f"--workdir={tmp_path}"])

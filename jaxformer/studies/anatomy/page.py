@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jaxformer.core.text_format import duration
 from jaxformer.report import svg
-from jaxformer.report.html import document, folded
+from jaxformer.report.html import document, folded, views
 from jaxformer.report.html import table as html_table
 from jaxformer.studies.anatomy import drawing, page_inside
 from jaxformer.studies.anatomy.content import Content
@@ -15,7 +15,6 @@ from jaxformer.studies.anatomy.judge import Judged, Table
 from jaxformer.studies.anatomy.parts import ONLY
 from jaxformer.studies.anatomy.sentences import score_text, unbroken
 from jaxformer.studies.anatomy.text_tables import columns
-from jaxformer.studies.anatomy.views import views
 
 MAX_CURVES = 7  # the number of colours in the style sheet
 BAR_WIDTH = 220  # pixels

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer.report.html import table
+from jaxformer.report.html import table, views
 from jaxformer.studies.anatomy.components import MAX_PROMPTS, DecidedEffect
 from jaxformer.studies.anatomy.inside import METHODS, Inside
-from jaxformer.studies.anatomy.views import views
 
 MAX_MAP_TOKENS = 24
 MAP_CELL = 12  # pixels of a cell of an attention map

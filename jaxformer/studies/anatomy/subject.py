@@ -107,7 +107,6 @@ def of_task(
     """Returns the subject of a task and a model, which is trained with AdamW.
 
     Args:
-      task: the task.
       model: the model; a decoder of `sizes` if None.
       name: the name in the report; that of the task's class by default.
       steps: training steps.
@@ -148,7 +147,6 @@ def of_config(config: Any, name: str = "", task: Task | None = None) -> Subject:
     """Returns the subject of a training config.
 
     Args:
-      config: the config.
       name: the name in the report.
       task: the task, if its class is not one of jaxformer's.
     """

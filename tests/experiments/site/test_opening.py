@@ -179,7 +179,7 @@ def test_a_demo_opens_with_its_sentences_and_all_its_papers(results, tmp_path):
 @pytest.mark.parametrize(
     "held", ["{", "[1]", "{}x", '[{"paper": "mixti"}]', json.dumps([DEMO | {"runs": "all"}])]
 )
-def test_a_wrong_file_of_sentences_is_one_line(held, tmp_path, capsys):
+def test_a_wrong_file_of_sentences_is_a_one_line_error(held, tmp_path, capsys):
     (tmp_path / "s.json").write_text(held)
     with pytest.raises(UserError, match="is not a file of demo sentences"):
         opening.of_file(tmp_path / "s.json", PAPERS, [], [])

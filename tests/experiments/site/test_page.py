@@ -309,7 +309,7 @@ def test_a_page_without_records_says_that_there_is_none(tmp_path, monkeypatch, c
         (["--only="], "give --only=NAME, --page=FILE"),
     ],
 )
-def test_wrong_arguments_are_one_line(arguments, message, capsys):
+def test_wrong_arguments_are_one_line_errors(arguments, message, capsys):
     assert report.main(arguments) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
