@@ -8,7 +8,8 @@
     run = jaxformer.open("runs/my_run")                           read a run: result, curves, ..
     print(jaxformer.compare(run, other))                          differences with intervals
     model, params, config = jaxformer.load("runs/my_run")         load a trained network
-    jaxformer.capture.capture(model, params, tokens, names)       read activations
+    text = jaxformer.text(model)                                  its tokenizer
+    jaxformer.capture.capture(model, params, "a prompt", names=[..])  read activations
     jaxformer.generate(model, params, tokens, new=40)             continue prompts
     jaxformer.adapters.merge(params)                              write adapters into their kernels
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from jaxformer.interp.generation import generate
     from jaxformer.loading import load
     from jaxformer.loading import open_run as open
+    from jaxformer.models.texts import text
     from jaxformer.models.wrap import wrap
     from jaxformer.studies.anatomy.api import anatomy
     from jaxformer.studies.anatomy.examination import examine
@@ -68,6 +70,7 @@ __all__ = [
     "plan",
     "plots",
     "surgery",
+    "text",
     "train",
     "wrap",
 ]
@@ -84,6 +87,7 @@ _OBJECTS = {
     "load": ("jaxformer.loading", "load"),
     "open": ("jaxformer.loading", "open_run"),
     "plan": ("jaxformer.api", "plan"),
+    "text": ("jaxformer.models.texts", "text"),
     "train": ("jaxformer.api", "train"),
     "wrap": ("jaxformer.models.wrap", "wrap"),
 }

@@ -18,6 +18,7 @@ from jaxformer.io.checkpoint_reader import Checkpoint, read_newest
 from jaxformer.io.run_folder import Workdir
 from jaxformer.models import toy
 from jaxformer.models.model import current_arrays, not_finite
+from jaxformer.models.words import PreparedWords, attach
 from jaxformer.tasks.task import Task
 from jaxformer.training.result import Result
 from jaxformer.training.run_view import Run
@@ -51,7 +52,8 @@ def load(
 
     Returns:
         (model, params, config). The config is that of the run, or the content of the config.json of
-        a published model.
+        a published model. The model knows its tokenizer (`jaxformer.text(model)`), so that
+        `capture`, `generate` and the lenses take prompts as texts.
 
     Raises:
         UserError: the source is neither a run nor a published model, is damaged or not supported,
@@ -95,16 +97,27 @@ def _load(
         if member is not None or model is not None:
             raise UserError(f"{source} is a published model: it takes no member and no model.")
         from jaxformer.models.pretrained import load_folder
+        from jaxformer.models.pretrained.text import tokenizer_of
 
         if devices is not None:
             place = _placement_on_mesh(devices, place)
-        return load_folder(folder, dtype, place)
+        loaded = load_folder(folder, dtype, place)
+        attach(loaded[0], lambda: tokenizer_of(folder, loaded[0].spec.vocab_size))
+        return loaded
     if (revision, dtype, place, devices) != (None,) * 4:
         raise UserError(
             f"{source} is a run: revision, dtype, place and devices are options of published "
             "models."
         )
-    return load_run(source, member, model)[:3]
+    run = load_run(source, member, model)
+    if build.reads_tokens(run.config):
+        attach(run.model, lambda: _words_of_run(run.config))
+    return run[:3]
+
+
+def _words_of_run(config: Any) -> PreparedWords:
+    task: Any = build.task(config)  # a `PreparedText`
+    return PreparedWords(task.prepared.tokenizer)
 
 
 def _placement_on_mesh(devices: Mapping[str, int], place: Any) -> Any:

@@ -29,6 +29,7 @@ from jaxformer.core.errors import UserError, check_choice
 from jaxformer.interp.capture.metric import scalar
 from jaxformer.interp.capture.running import capture, intervene, run, shapes
 from jaxformer.models.model import take_positions
+from jaxformer.models.texts import as_tokens
 
 STATES = r"block_\d+/states"
 WRITERS = r"block_\d+/(attn/heads|mlp/output)"
@@ -90,6 +91,7 @@ def _states(
     model: Any, params: Any, inputs: tuple[Any, ...], names: str, positions: Positions
 ) -> tuple[dict[str, jax.Array], tuple[Any, ...]]:
     """Returns the states and the inputs, both at the positions to read."""
+    inputs = (as_tokens(model, inputs[0]), *inputs[1:])
     states = capture(model, params, *inputs, names=[names])
     if positions is None:
         return states, inputs

@@ -13,6 +13,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.interp.capture.aliases import resolve
 from jaxformer.models.activation_points import INTERMEDIATES, Request
 from jaxformer.models.model import Model
+from jaxformer.models.texts import as_tokens, check_model_first
 
 
 def capture(model: Model, params: Any, *inputs: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -23,7 +24,8 @@ def capture(model: Model, params: Any, *inputs: Any, names: Sequence[str]) -> di
     Args:
         model: a model with activation addresses.
         params: its parameters.
-        inputs: the model's inputs: tokens (B, T), for most models.
+        inputs: the model's inputs: for most models tokens (B, T), or a text or a list of texts if
+            `jaxformer.load` loaded the model.
         names: patterns of addresses or modules, or names of TransformerLens' hooks.
 
     Example:
@@ -69,9 +71,11 @@ def run(
         names: what to keep, as in `capture`.
         edits: what to replace, as in `intervene`.
     """
+    check_model_first(model, params)
     if isinstance(names, str):
         raise UserError(f"names must be a sequence of patterns, got the string {names!r}.")
     if inputs:
+        inputs = (as_tokens(model, inputs[0]), *inputs[1:])
         check_tokens(model, inputs[0])
     edits = {resolve(name): new for name, new in (edits or {}).items()}
     with Request([resolve(name) for name in names], edits).active() as request:
@@ -114,7 +118,9 @@ def replaceable_shapes(model: Model, *inputs: Any) -> dict[str, jax.ShapeDtypeSt
 
 
 def _traced_shapes(model: Model, params: Any, *inputs: Any) -> tuple[dict[str, Any], dict]:
+    check_model_first(model, params)
     inputs = inputs or (_example_input(model, params),)
+    inputs = (as_tokens(model, inputs[0]), *inputs[1:])
     if params is None:
         params = jax.eval_shape(model.init, jax.random.key(0), *inputs)["params"]
     with Request().active() as request:
