@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.papers import plots
 from experiments.papers.outcome import Outcome, exact
-from jaxformer.training.metrics import over_seeds
+from jaxformer.training.metrics import Mean, over_seeds
 from theory import covariance_sde as cs
 
 BLUE, ORANGE = plots.COLOURS[:2]
@@ -34,7 +34,7 @@ def measure_one_step(
             "covariance_noise": moments["noise"],
         }
         outcome.metrics |= {f"{key}/{name}": exact(value) for key, value in numbers.items()}
-        gap = {"mean": moments["gap"], "sem": moments["gap_error"], "n": samples}
+        gap = Mean(float(moments["gap"]), float(moments["gap_error"]), samples)
         outcome.metrics[f"drift_gap/{name}"] = gap
         outcome.arrays |= {f"{key}/{name}": value for key, value in moments.items()}
     return outcome
