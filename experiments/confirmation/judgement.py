@@ -26,12 +26,18 @@ from experiments.ledger.confirmed import (
 from experiments.ledger.item import Item, Paper
 from experiments.ledger.ledger import judge_records
 from experiments.ledger.record import Record
+from experiments.ledger.record_numbers import read_side
 from experiments.ledger.rules import OPEN, Finding, Rule, overall
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import dumps, write_atomically
 from jaxformer.io.run_folder import config_hash
 
 NOTHING: Mapping = {}
+
+
+def first_judge(text: str, rule: Rule, records: Mapping[str, Record]) -> Finding:
+    """Judges a rule as the first plan fixed it."""
+    return rule.judge(text, lambda side: read_side(records, side))
 
 
 def judge(
@@ -54,7 +60,7 @@ def judge(
     records = [_records_of_row(row, made) for row in plan.rows]
     problems: list[list[str]] = [[] for _ in plan.rows]
     findings = [
-        judge_records(item, by_cell, lines)
+        judge_records(item, by_cell, lines, first_judge)
         for item, by_cell, lines in zip(items, records, problems, strict=True)
     ]
     corrected = multiplicity.with_q_values([*zip(items, findings, strict=True)])

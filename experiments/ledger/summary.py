@@ -22,7 +22,7 @@ LEADS = {
 
 def distinct_claims(rows: Sequence[Row]) -> list[Row]:
     """Returns the rows that count as claims of papers, with each distinct claim once."""
-    return [row for row in rows if row.item.is_distinct]
+    return [row for row in rows if row.item.is_counted]
 
 
 def groups(rows: Sequence[Row], paper: str) -> dict[str, list[tuple[Row, str]]]:
@@ -35,7 +35,7 @@ def groups(rows: Sequence[Row], paper: str) -> dict[str, list[tuple[Row, str]]]:
     paper_rows = [row for row in rows if row.paper.key == paper]
     claimed = distinct_claims(paper_rows)
     own_questions = [row for row in paper_rows if OURS in row.item.flags]
-    others = [row for row in paper_rows if not (row.item.is_distinct or OURS in row.item.flags)]
+    others = [row for row in paper_rows if not (row.item.is_counted or OURS in row.item.flags)]
     grouped = {
         head: [(row, "") for row in claimed if headline.verdict(row) == verdict]
         for verdict, head in LEADS.items()
@@ -137,10 +137,11 @@ def late_rules(rows: Sequence[Row]) -> str:
 def not_counted(rows: Sequence[Row]) -> str:
     """Returns how many rows the counts leave out, and why."""
     reasons = {
-        "repeat a claim": sum(bool(row.item.repeats) for row in rows),
+        "repeat a claim": sum(bool(row.item.repeats or row.item.merged) for row in rows),
         "are questions of our own": sum(OURS in row.item.flags for row in rows),
         "are outside the conditions of the claim or too easy for a rule to fail": sum(
-            not row.item.repeats and bool({OUTSIDE, EASY} & {*row.item.flags}) for row in rows
+            not (row.item.repeats or row.item.merged) and bool({OUTSIDE, EASY} & {*row.item.flags})
+            for row in rows
         ),
     }
     parts = [f"{n} {reason}" for reason, n in reasons.items() if n]

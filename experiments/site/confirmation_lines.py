@@ -5,11 +5,25 @@ from collections.abc import Sequence
 
 from experiments.ledger import headline
 from experiments.ledger.confirmed import CONFIRMED, NOT_CONFIRMED, ORDER, RECOMPUTED, REVERSED
+from experiments.ledger.judging import is_lost_to_correction
 from experiments.ledger.ledger import Row
-from experiments.ledger.rules import HELD, NOT_HELD, OPEN
+from experiments.ledger.rules import HELD, NOT_HELD, OPEN, overall
 
 # The order of the list of confirmations: the outcomes of `ORDER`, then constants.
 LISTED = (*ORDER, "recomputed")
+
+
+FIRST_RUNS = "the verdict is that of the first runs."
+
+
+def _lost(row: Row) -> str:
+    """Says that the correction for many rules left a claim open; "" if it did not."""
+    if overall(row.findings) == row.verdict or not is_lost_to_correction(row.item, row.findings):
+        return ""
+    return (
+        f" Alone its rules say {overall(row.findings)!r}, but the primary one does not survive the "
+        "correction for the number of claims."
+    )
 
 
 def planned(rows: Sequence[Row]) -> list[Row]:
@@ -58,9 +72,9 @@ def detail(row: Row) -> str:
     confirmed = headline.confirmation(row)
     if confirmed is None:
         if row.confirmed:
-            return "Planned, but not yet run with new seeds: the verdict is that of the first runs."
+            return f"Planned, but not yet run with new seeds: {FIRST_RUNS}{_lost(row)}"
         is_decided = row.verdict in (HELD, NOT_HELD, OPEN)
-        return "In no plan: the verdict is that of the first runs." if is_decided else ""
+        return f"In no plan: {FIRST_RUNS}{_lost(row)}" if is_decided else ""
     if confirmed.fresh == RECOMPUTED:
         what = "No number of it is random, so that computing it again tests nothing"
     else:
