@@ -1,4 +1,4 @@
-"""What the pages of results say of the ladders: a short line for each, below the row it follows."""
+"""Short lines for the pages of results: each ladder, below the row that it follows."""
 
 from pathlib import Path
 

@@ -45,7 +45,7 @@ all others. *First runs* are those in which the claim was explored, and *code* i
 
 
 class Trend(NamedTuple):
-    """What a ladder says of a row."""
+    """A ladder of a row: its rule, and where it stands."""
 
     rule: str  # "stays below 0.05"
     state: str  # "held", or "2 of 4 sizes"
