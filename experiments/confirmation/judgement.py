@@ -56,8 +56,8 @@ def judge(
         were computed again from numbers that were sampled again, and decide nothing.
     """
     made = read_records(plan, folder, plan.runs)
-    items = [_with_replicas(item_of(papers, row), row) for row in plan.rows]
-    records = [_records_of_row(row, made) for row in plan.rows]
+    items = [item_with_replicas(item_of(papers, row), row) for row in plan.rows]
+    records = [records_of_row(row, made) for row in plan.rows]
     problems: list[list[str]] = [[] for _ in plan.rows]
     findings = [
         judge_records(item, by_cell, lines, first_judge)
@@ -102,7 +102,7 @@ def read(file: Path) -> tuple[str, list[Confirmed]]:
     return content["hash"], rows
 
 
-def _records_of_row(row: PlannedRow, records: Mapping[str, Record]) -> dict[str, Record]:
+def records_of_row(row: PlannedRow, records: Mapping[str, Record]) -> dict[str, Record]:
     """Returns the records of a row by cell, with as many seeds as the plan gives the row."""
     by_cell = {}
     for cell, names in row.cells.items():
@@ -121,7 +121,7 @@ def _all_replicas(cells: Sequence[str], row: PlannedRow) -> tuple[str, ...]:
     return tuple(_replica(cell, number) for cell in cells for number in range(len(row.cells[cell])))
 
 
-def _with_replicas(item: Item, row: PlannedRow) -> Item:
+def item_with_replicas(item: Item, row: PlannedRow) -> Item:
     """Returns the item whose means over splits of the data also include the replicas of each split.
 
     A replica repeats the run of a split with other data. The plan has replicas for a row that needs
