@@ -93,8 +93,8 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
 def figure(name: str, arguments: dict[str, str], /, **settings) -> ConfigDict:
     """Returns a complete config for the recipe `solve`: the settings of one figure function.
 
-    `settings["name"]` is the name of the function in experiments/recipes/solve.py. The function's
-    docstring explains the other settings.
+    `settings["name"]` is a name in experiments/recipes/solve.py, or "package.module:figure" of a
+    module with measure_figure and draw_figure. The docstring of the function explains the settings.
 
     `data.file` names a user's arrays (.npz), which replace the hidden Markov task of a figure.
     """

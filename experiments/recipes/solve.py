@@ -23,6 +23,7 @@ from jaxformer.training.population import check_seeds
 from jaxformer.training.result import result_of
 
 # Name -> "MODULE:FIGURE". The module of experiments/papers has measure_FIGURE and draw_FIGURE.
+# The papers' records have these names; another figure is named by its module (`functions`).
 FIGURES: dict[str, str] = {
     "signal_maps": "two_failure_modes.attention:maps",
     "signal_phase": "two_failure_modes.attention:phase",
@@ -125,12 +126,9 @@ def setup(config) -> tuple[Figure, dict[str, Any]]:
     """
     settings = config.figure.to_dict()
     name = settings.pop("name")
-    check_choice("figure", name, FIGURES)
     check_seeds(config.n_seeds)
     check_range("seed", config.seed, 0)
-    module_name, _, suffix = FIGURES[name].partition(":")
-    module = importlib.import_module(f"experiments.papers.{module_name}")
-    figure = Figure(getattr(module, f"measure_{suffix}"), getattr(module, f"draw_{suffix}"))
+    figure = functions(name)
     parameters = settings_of(figure.measure)
     common = {"seed": config.seed, "n_seeds": config.n_seeds}
     if _file(config):
@@ -152,6 +150,31 @@ def setup(config) -> tuple[Figure, dict[str, Any]]:
     elif "task" in settings:
         problem.check(settings["task"]["design"], settings["task"]["readout"])
     return figure, settings | {name: v for name, v in common.items() if name in parameters}
+
+
+def functions(name: str) -> Figure:
+    """The functions of a figure, such as "universality" or "package.module:figure".
+
+    The second form needs no entry in FIGURES: the module has measure_figure and draw_figure.
+    """
+    if ":" in name:
+        module_name, _, suffix = name.partition(":")
+    else:
+        check_choice("figure", name, FIGURES)
+        module_name, _, suffix = f"experiments.papers.{FIGURES[name]}".partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if not error.name or not module_name.startswith(error.name):
+            raise
+        raise UserError(f"figure {name!r}: there is no module {error.name!r}.") from None
+    names = [f"measure_{suffix}", f"draw_{suffix}"]
+    for function in names:
+        if not hasattr(module, function):
+            known = [other for other in vars(module) if other.startswith(("measure_", "draw_"))]
+            hint = did_you_mean(function, known)
+            raise UserError(f"figure {name!r}: {module_name} has no {function}.{hint}")
+    return Figure(*(getattr(module, function) for function in names))
 
 
 def check_numbers(field: str, value: Any) -> None:

@@ -101,7 +101,14 @@ def test_a_failed_job_is_a_one_line_error_after_the_others_have_ended(tmp_path):
 
 def test_the_plan_stops_if_the_wait_for_a_cluster_is_stopped(tmp_path):
     study = study_in(tmp_path)
-    assert not run(study, 1e9, train_all=lambda members: iter(()))
+    signals = []
+
+    def interrupted(members):
+        signals.append(2)
+        yield from ()
+
+    assert not run(study, 1e9, is_stopped=lambda: bool(signals), train_all=interrupted)
+    assert signals
 
 
 def test_a_job_refuses_a_task_that_was_edited(tmp_path):

@@ -4,11 +4,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
+from jaxformer.core.errors import UserError
 from jaxformer.studies.anatomy import judge
 from jaxformer.studies.anatomy.parts import FROZEN, ONLY, REMOVED, WHOLE, WHOLE_NETWORK, Variant
 from jaxformer.studies.anatomy.store import Store
-from jaxformer.studies.anatomy.study import Study
+from jaxformer.studies.anatomy.study import Study, run
 from jaxformer.studies.anatomy.training import Trained
 from jaxformer.training.metrics import Mean
 
@@ -39,6 +41,12 @@ def complete(study, score_of) -> list[tuple[str, int, float]]:
         study.store.put(*member, Trained(mean, mean, [], None, 1.0))
         order.append((member.variant.name, member.seed, member.rate))
     return order
+
+
+def test_an_executor_that_skips_members_is_a_one_line_error():
+    """It must not look like a budget that was used up."""
+    with pytest.raises(UserError, match="the executor trained 0 of 2 members"):
+        run(study_of(VARIANTS, (1e-2, 3e-2)), 1e9, train_all=lambda members: iter(()))
 
 
 def test_a_first_table_comes_before_seeds_and_other_rates():

@@ -78,7 +78,9 @@ def anatomy(
         such as `theory.anatomy.lines`. Default: no such lines, because this library does not
         import `theory`; the command `jaxformer anatomy` passes it.
       executor: trains members elsewhere: a function of the study and of an `Interrupt` that
-        returns a function from members to results. Default: this process trains them.
+        returns a function from members to results, one for each member in any order. What it
+        raises ends the study; the members before are kept in `workdir`. Default: this process
+        trains them.
       **options: steps (400), batch_size (64), rates (3e-3, 1e-2, 1e-3), data (`DataSettings`), and
         fields of the decoder such as width (64), layers (2) and heads (4).
 

@@ -291,14 +291,19 @@ def run(
     train_all = train_all or (lambda members: map(study.train, members))
     for stage_number, stage in enumerate(study.stages()):
         results = train_all(stage)
-        for _ in stage:
+        for n_results, _ in enumerate(stage):
             # The first training is left out of the estimate, because it includes compilation.
             expected = min(training_seconds[1:], default=0.0) / processes
             is_spent = time.monotonic() - began + expected > budget
             if is_stopped() or (training_seconds and is_spent):
                 return False
-            if (result := next(results, None)) is None:  # a signal stopped the jobs of a cluster
-                return False
+            if (result := next(results, None)) is None:
+                if not is_stopped():
+                    raise UserError(
+                        f"the executor trained {n_results} of {len(stage)} members and ended "
+                        "without an error: it must yield a result for each member."
+                    )
+                return False  # a signal stopped the jobs of a cluster
             study.keep(result)
             training_seconds.append(result.trained.seconds)
             report(result.member, result.trained)
