@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 import jaxformer
+from experiments.cli.plan_targets import print_plans
 from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DeviceSettings
 from jaxformer.models.decoder import decoder
@@ -224,3 +225,13 @@ def test_a_plan_with_classes_survives_json():
     fields = planned.as_json()
     del fields["classes"], fields["savings"]  # as plans were stored before
     assert plan.Plan.from_json(fields).classes == ()
+
+
+def test_plans_of_several_targets_are_one_table_with_forecasts(capsys):
+    seconds = {"compute": 1.0, "memory": 2.0, "links": 0.0}
+    classes = (roofline.ClassTime("products", 2.5, 3.25, 0.0, 0.0, 5),)
+    common = dict(mesh={}, fits=True, capacity=2**34, seconds=seconds)
+    print_plans([plan.Plan("h100:1", classes=classes, **common), plan.Plan("cpu:1", **common)])
+    header, gpu, cpu = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert header[-4:] == ["least", "bound", "forecast", "compiled"]
+    assert gpu[-7:-2] == ["2.5", "s", "memory", "3.25", "s"] and cpu[-3] == "-"
