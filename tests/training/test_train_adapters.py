@@ -165,3 +165,31 @@ def test_a_plan_counts_the_moments_of_adapters_only():
         for rules in (ONLY_LORA, ((".*", "train"),))
     ]
     assert plans[0].peak < plans[1].peak
+
+
+def stored_bytes(rules, layers=6):
+    """The activations that the backward pass of one step reads."""
+    model = decoder(vocab_size=TASK.vocab_size, length=TASK.length, **SIZES | {"layers": layers})
+    partition = Partition(rules)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), TASK.blank())["params"]
+    shapes = adapters.add_shapes(shapes, partition.adapters(shapes))
+    trainable, frozen = partition.split(shapes)
+
+    def residuals(trainable, frozen, tokens):
+        def logits(trainable):
+            return model.apply({"params": Partition.merge(trainable, frozen)}, tokens)
+
+        return jax.vjp(logits, trainable)[1]
+
+    tokens = jax.ShapeDtypeStruct((64, TASK.length), jnp.int32)
+    leaves = jax.tree.leaves(jax.eval_shape(residuals, trainable, frozen, tokens))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if leaf.shape[:1] == (64,))
+
+
+def test_blocks_below_the_first_trained_one_keep_no_activations():
+    whole, last = (
+        stored_bytes(((f"block_({blocks})/.*", "train"), (".*", "frozen")))
+        for blocks in ("0|1|2|3|4|5", "5")
+    )
+    adapter = stored_bytes((("block_5/attn/query/kernel", "lora(2)"), (".*", "frozen")))
+    assert adapter <= last < 0.25 * whole
