@@ -68,7 +68,7 @@ docs: venv
 	@echo 'open build/docs/index.html'
 
 # Pins of every extra but those for accelerators; pins that still fit stay as they are.
-EXTRAS = data prepare hf slurm search track diagnostics docs dev
+EXTRAS = data prepare hf slurm track diagnostics docs dev
 constraints: venv
 	@$(PY) -m pip install --quiet uv
 	@$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --no-header $(EXTRAS:%=--extra %) pyproject.toml -o constraints.txt

@@ -82,7 +82,9 @@ def add_preview(app, page: str, template: str, context: dict, doctree) -> None:
 def _first_picture(app, doctree) -> str:
     images = doctree.findall(nodes.image) if doctree else ()
     files = (app.builder.images.get(image["uri"]) for image in images)
-    return next((f"_images/{file}" for file in files if file), "_static/explore_collapse.png")
+    # No other site previews an SVG.
+    shown = (file for file in files if file and not file.endswith(".svg"))
+    return next((f"_images/{file}" for file in shown), "_static/explore_collapse.png")
 
 
 def setup(app):

@@ -23,7 +23,7 @@ NOTEBOOKS = ("look_inside", "which_part", "real_models") if HAS_NOTEBOOKS else (
 # The cards of the first page: picture, its description, page, title, text.
 CARDS = (
     (
-        "anatomy.png",
+        "pictures/anatomy.svg",
         "A network as boxes, coloured by what is lost without each part",
         "anatomy.md",
         "What does each part do?",
@@ -44,21 +44,21 @@ CARDS = (
         "One slider, and how width changes what a network computes.",
     ),
     (
-        "toy_induction.png",
+        "pictures/toy_induction.png",
         "Attention map of an induction head",
         "models.md",
         "Look inside a network",
         "Find, ablate and patch an induction head in five minutes.",
     ),
     (
-        "retrieval.png",
+        "pictures/retrieval.png",
         "Accuracy of frozen and random attention in retrieval",
         "findings.md",
         "Five findings",
         "What five papers claim, and what our runs show.",
     ),
     (
-        "last_layer.png",
+        "pictures/last_layer.png",
         "Probabilities of the right token with and without layers",
         "gallery.md",
         "Gallery",

@@ -40,7 +40,7 @@ Prints the plan first. Ctrl-C keeps what was trained; the same command continues
 All comparisons of a report are corrected together for their number (Benjamini and Hochberg, 5 %).
 In the trained network, the effect of each component and head on the score is measured by mean
 ablation, resampling, patching, attribution, low rank and its direct contribution.
-Writes anatomy.html, the page to read, and anatomy.json, .csv and .png into the workdir.
+Writes anatomy.html, the page to read, and anatomy.json, .csv and .svg into the workdir.
 """
 
 try:

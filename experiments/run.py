@@ -95,8 +95,7 @@ def parse(argv: Sequence[str]) -> Namespace:
         "--track",
         default="",
         metavar="SERVICES",
-        help="also send the rows to tensorboard,wandb,trackio (wandb is offline unless "
-        "WANDB_MODE is set)",
+        help="also send the rows to tensorboard,wandb (wandb is offline unless WANDB_MODE is set)",
     )
     add(
         "--profile",

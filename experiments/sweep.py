@@ -12,12 +12,7 @@
                            configs/sweeps/; other flags add to it or replace it
   --workdir=DIR            folder of the runs and the table (runs/sweep)
   --seeds=N                seeds of every run
-  --track=SERVICES         also sends the rows of every run to tensorboard,wandb,trackio
-  --search=SAMPLER         proposes runs with Optuna (tpe) or at random (random) instead of running
-                           the grid
-  --trials=N               number of proposed runs (50)
-  --range=FIELD=LOW:HIGH   an interval of the search space; LOW:HIGH:log samples the logarithm
-                           uniformly. Values of --grid are choices of the space
+  --track=SERVICES         also sends the rows of every run to tensorboard,wandb
   --dry-run                builds each run, prints the number of runs and members, and the time
 
 Defaults are in parentheses.
@@ -42,7 +37,7 @@ from typing import Any
 from experiments.cli.completion import config_path
 from experiments.cli.flags import load_with_overrides
 from experiments.ledger import read, write
-from experiments.schedule import devices, executors, grids, launch, search, sweep_table
+from experiments.schedule import executors, grids, launch, sweep_table
 from experiments.schedule.estimates import Estimator
 from experiments.schedule.grids import Run
 from experiments.schedule.jobs import Job, config_dict, make_job
@@ -65,16 +60,9 @@ def main(argv: Sequence[str]) -> int:
     add("--seeds", type=count)
     executors.add_flags(parser)
     add("--track", default="")
-    add("--search", default="")
-    add("--trials", type=count, default=50)
-    add("--range", action="append", default=[])
     add("--dry-run", action="store_true")
     args = parser.parse_args(argv)
     loggers.parse_track(args.track)
-    if args.search:
-        return run_search(args)
-    if args.range:
-        raise UserError("--range needs --search=tpe; a grid has --grid FIELD=VALUE,VALUE.")
     runs = expand_runs(args)
     slots, make_executor = executors.executor_from_flags(args, args.workdir)
     configs = [config_dict(run.config, run.overrides) for run in runs]
@@ -117,37 +105,14 @@ def check_builds(runs: Sequence[Run]) -> None:
             raise UserError(f"{label(run)}: {error}") from None
 
 
-def run_search(args: Namespace) -> int:
-    """Runs a search and writes the table of all finished runs; returns the exit code."""
-    config, grid, fields = sweep_definition(args)
-    space = search.search_space(config, grid, args)
-    search.check(args, config, space, fields)
-    slots = devices.slots_from_flags(args)
-    if args.dry_run:
-        print(f"{args.trials} trials by {args.search}, {len(slots)} at a time, of")
-        for name, choice in space.items():
-            print(f"  {name}: {search.describe_choice(choice)}")
-        return 0
-    args.estimate = Estimator(read.load(write.RESULTS)[0])
-    trial_search, runs = search.Search(args, config, space, fields), {}
-    code = search.run_search(trial_search, slots, lambda run: job_of_run(args, run), runs)
-    for trial in trial_search.study.get_trials():  # includes the trials of earlier starts
-        if len(trial.params) == len(space):
-            run = search.run_of_params(config, trial.params, fields)
-            runs.setdefault(job_of_run(args, run).workdir, run)
-    write_table(args, [(run, job_of_run(args, run)) for run in runs.values()])
-    return code
-
-
-def job_of_run(args: Namespace, run: Run, config: dict[str, Any] | None = None) -> Job:
-    """Returns the job of a run. `config` avoids loading the run's config again."""
-    seconds = args.estimate(config or config_dict(run.config, run.overrides))
+def job_of_run(args: Namespace, run: Run, config: dict[str, Any]) -> Job:
+    """The job of a run with this config."""
     return make_job(
         label(run),
         run.config,
         run.overrides,
         args.workdir,
-        seconds=seconds,
+        seconds=args.estimate(config),
         extra_flags=(f"--track={args.track}",) if args.track else (),
     )
 

@@ -11,6 +11,7 @@
     text = jaxformer.text(model)                                  its tokenizer
     jaxformer.capture.capture(model, params, "a prompt", names=[..])  read activations
     jaxformer.generate(model, params, tokens, new=40)             continue prompts
+    jaxformer.adapters.merge(params)                              write adapters into their kernels
 
 The package's modules are imported on first use, so that `import jaxformer` is quick.
 """
@@ -38,6 +39,7 @@ if 0 <= _address_space < 2e9:
 if TYPE_CHECKING:
     from jaxformer import capture, surgery
     from jaxformer.api import plan, train
+    from jaxformer.core import adapters
     from jaxformer.core.partition import Partition
     from jaxformer.interp import lens, plots
     from jaxformer.interp.generation import generate
@@ -55,6 +57,7 @@ __all__ = [
     "Partition",
     "Run",
     "__version__",
+    "adapters",
     "anatomy",
     "capture",
     "compare",
@@ -89,6 +92,7 @@ _OBJECTS = {
     "wrap": ("jaxformer.models.wrap", "wrap"),
 }
 _SUBMODULES = {
+    "adapters": "jaxformer.core.adapters",
     "capture": "jaxformer.capture",
     "lens": "jaxformer.interp.lens",
     "plots": "jaxformer.interp.plots",

@@ -45,7 +45,7 @@ from jaxformer.training.cost.memory import state_bytes
 from jaxformer.training.population import Population
 from jaxformer.training.run import train_phases
 from jaxformer.training.run_view import Run, run_of
-from jaxformer.training.setup import Phase, make_phases, make_setup, shapes_of
+from jaxformer.training.setup import Phase, adapted_shapes, make_phases, make_setup
 from jaxformer.training.user_optimizer import check_learning_rate
 
 Rules = Iterable[tuple[str, str]]
@@ -277,7 +277,7 @@ def _prepare(
     optimizers = optimizers_of(
         optimizer,
         [partition, *(rules for _, rules in later)],
-        lambda: shapes_of(model, task),
+        lambda: adapted_shapes(model, task, [partition, *(rules for _, rules in later)]),
         optimizer_name,
     )
     rate_arguments = {"learning_rate": learning_rate}

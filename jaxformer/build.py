@@ -102,7 +102,6 @@ def model(config: Any, task: Task | None) -> Any:
     """Builds the model of `config.model`.
 
     Args:
-        config: a config.
         task: the task, which gives sizes that the config leaves out.
     """
     name, options = split_name(config.model, "model", MODELS)
@@ -147,7 +146,6 @@ def source(config: Any, task: Task, batch_size: int | None = None) -> Source | O
     """Builds the source of batches of `config.data`.
 
     Args:
-        config: a config.
         task: the task whose examples are drawn or read.
         batch_size: examples in a batch; `config.train.batch_size` if None.
     """
@@ -188,14 +186,13 @@ def setup(config: Any, task: Task, model: Any, data: Data) -> Setup:
     Args:
         config: a config; its sections partition, optim, train and devices are used.
         task: the task, which also defines the loss.
-        model: the model.
         data: the source of batches and held-out sets.
     """
     train, labelling = settings(config), partition(config)
     devices = device_settings(config)
     tx = optimizer(config, labelling)
     first = make_setup(task, model, labelling, tx, data, members(config), train, devices)
-    if {label for _, label in labelling.rules} == {FROZEN}:
+    if not labelling.trained_labels:
         raise UserError(f"nothing is trained: all rules of partition have the label {FROZEN!r}.")
     return first
 
@@ -204,7 +201,6 @@ def phases(config: Any, first: Setup | None = None) -> list[Phase]:
     """Builds all phases: `config.partition` from the start, later the rules of `config.unfreeze`.
 
     Args:
-        config: a config.
         first: the first phase; built from the config if None.
     """
     if first is None:

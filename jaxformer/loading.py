@@ -14,6 +14,7 @@ from jaxformer import build
 from jaxformer.core import paths, sharding
 from jaxformer.core.errors import UserError, unknown
 from jaxformer.core.partition import Partition
+from jaxformer.interp import known
 from jaxformer.io.checkpoint_reader import Checkpoint, read_newest
 from jaxformer.io.run_folder import Workdir
 from jaxformer.models import toy
@@ -39,7 +40,8 @@ def load(
     Args:
         source: the folder of a run, or a published model: a folder with config.json and
             safetensors, a GGUF file, "package:NAME" of an installed Python package with weights, or
-            a name on the Hugging Face hub. "toy:induction" is a small network of this package.
+            a name on the Hugging Face hub. "toy:induction" is a small network of this package,
+            and "known:copy" one of hand-set weights (`jaxformer.interp.known`).
         member: the index of a member in the run's population, which is ordered by learning rate,
             then by seed. By default the first seed of the learning rate that the run chose.
         model: the model, if its class is not one of jaxformer's.
@@ -68,10 +70,13 @@ def load(
     """
     if not isinstance(source, str | Path):
         raise UserError(f"load needs a folder, a file or a name, got {source!r:.100}.")
-    if str(source).startswith(toy.PREFIX):
+    if str(source).startswith((toy.PREFIX, known.PREFIX)):
         if (member, model, revision, dtype, place, devices) != (None,) * 6:
             raise UserError(f"{source} takes no further arguments.")
-        return toy.load_toy(str(source))
+        if str(source).startswith(toy.PREFIX):
+            return toy.load_toy(str(source))
+        network = known.network(str(source))
+        return network.model, network.params, {"known": str(source).removeprefix(known.PREFIX)}
     loaded = _load(source, member, model, revision, dtype, place, devices)
     if broken := not_finite(loaded[1]):
         others = f" and {len(broken) - 1} others" if len(broken) > 1 else ""

@@ -41,7 +41,7 @@ def test_the_gap_shrinks_with_width(causal):
                 for i in (0, 1)
             ],
         ]
-    # 1.63 sqrt(2/N): the 1 % point of the distance of two samples of one law.
+    # 1.63 sqrt(2/N): the 1 % point of the distance between two samples of one distribution.
     noise = 1.63 * (2 / count) ** 0.5
     assert np.max(gaps[64]) < noise + 0.005, gaps
     assert np.mean(gaps[64]) < 0.6 * np.mean(gaps[4]), gaps

@@ -37,7 +37,7 @@ def test_only_a_step_of_several_tasks_joins(monkeypatch):
         assert joined == [{"heartbeat_timeout_seconds": 60}] * joins, environment
 
 
-def test_wrong_processes_by_hand_are_one_line(monkeypatch):
+def test_wrong_processes_by_hand_are_one_line_errors(monkeypatch):
     monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", "localhost:1")
     for number, index, message in (
         ("two", "0", "JAX_NUM_PROCESSES must be a whole number, got 'two'"),

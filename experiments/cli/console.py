@@ -28,7 +28,7 @@ class Program(NamedTuple):
 PROGRAMS = {
     "run": Program("experiments.run", "train or measure what a config defines", "--config"),
     "train": Program("experiments.run", "the same as run", "--config"),
-    "sweep": Program("experiments.sweep", "run a grid or a search over config fields", "--config"),
+    "sweep": Program("experiments.sweep", "run a grid over config fields", "--config"),
     "litmus": Program("experiments.litmus", "test whether a task needs attention", "--task"),
     "anatomy": Program("experiments.anatomy", "find out what each part of a transformer does"),
     "look": Program("experiments.look", "show the attention of a run"),

@@ -12,7 +12,6 @@ def read_toml(path: str, missing: str) -> tuple[Path, dict[str, Any]]:
     """Returns the file and its content.
 
     Args:
-        path: the path.
         missing: the error message if there is no such file.
     """
     try:

@@ -1,4 +1,4 @@
-"""Tells what was fresh in a confirmation: seeds, one new sample, or nothing, because no number is random.
+"""The fresh part of a confirmation: seeds, one sample, or nothing, if no number is random.
 
 A row that compares constants is computed again by the same code, so it cannot fail and confirms
 nothing. The plan does not tell such rows from rows that draw a sample of their own and store no

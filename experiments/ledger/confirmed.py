@@ -11,7 +11,7 @@ DECIDED = {HELD: "decided: held", NOT_HELD: "decided: did not hold"}
 ORDER = (REVERSED, NOT_CONFIRMED, STILL_OPEN, *DECIDED.values(), CONFIRMED, NOT_YET_RUN)
 # What was fresh if it was not "9 new seeds".
 RECOMPUTED = "recomputed, without a random number"
-SAMPLES_AS_EXACT = "new samples, which the plan judges as exact numbers"
+SAMPLES_AS_EXACT = "new samples, judged as exact"
 ONE_SEED = "one new seed"  # a config that draws its own sample, such as 500 networks
 
 

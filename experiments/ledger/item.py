@@ -67,6 +67,8 @@ class Item(NamedTuple):
     also: str = ""  # a second place of the claim: "version B, Table 3"
     primary: str = ""  # the sentence of the rule that tests the claim's essence; "": the first
     repeats: str = ""  # the item whose claim this one makes again; counted once
+    earlier: tuple["Item", ...] = ()  # the row as a plan holds it, if its rules were mended since
+    failure: str = ""  # one of headline.KINDS: what "did not hold" would mean
 
     @property
     def primary_rule(self) -> str:

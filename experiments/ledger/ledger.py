@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from experiments.cli import flags
 from experiments.ledger import multiplicity
+from experiments.ledger.confirmed import Confirmed
 from experiments.ledger.item import (
     EDGE,
     EXTENDED,
@@ -43,6 +44,7 @@ class Row(NamedTuple):
     stale: Mapping[str, Record] = {}  # by cell; their configs have changed: they decide nothing
     checks: tuple[Finding, ...] = ()  # additional checks, which do not decide the verdict
     flags: tuple[str, ...] = ()
+    confirmed: Confirmed | None = None  # None: no plan has the row, or no plan was read
 
 
 def ledger(

@@ -38,6 +38,9 @@ PRIMARY = {
         "Table 6": "the random transformer of 8 layers is .1 below that of 2",
     },
     "random_attention": {
+        "Section 2, rank collapse": (
+            "at depth / width = 10 two tokens of the equation have a correlation below .99"
+        ),
         "Theorem 2.1": (
             "networks of width 200 have the SDE's distribution of the correlation of two tokens at "
             "tau = 1"

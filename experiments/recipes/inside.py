@@ -39,7 +39,6 @@ def look_inside(model, params: Any, config: Any, sequences: int = 256) -> Inside
     """Measures the attention of a loaded network on test sequences of its task.
 
     Args:
-        model: the model.
         params: the parameters of one member.
         config: the config of the run.
         sequences: the number of test sequences.

@@ -121,7 +121,6 @@ def _study(model, network, data, folder: Path, interrupt: Interrupt) -> Study | 
     """Returns the study of one network, from its file if there is one.
 
     Args:
-        model: the model.
         network: the parameters of one member.
         data: the keyword arguments of `study`, from `_study_data`.
         folder: the folder for draws of the posterior. The file of the study is FOLDER.npz.

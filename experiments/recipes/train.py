@@ -24,7 +24,6 @@ def run(config, workdir: Workdir, finish: Finish | None = None) -> int:
     """Trains the population of a config.
 
     Args:
-        config: the config.
         workdir: the folder of the run.
         finish: a function that extends the result before it is written.
 
@@ -54,7 +53,6 @@ def dry_run(
     """Prints the parameters, FLOPs, memory and time of a run.
 
     Args:
-        config: the config.
         measured: whether time and memory are measured over a few steps.
         phases_of: a function that builds the phases of training.
     """

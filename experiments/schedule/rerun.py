@@ -49,7 +49,6 @@ def main(
     Args:
         args: the flags of reproduce.py.
         items: the selected tables and figures.
-        records: the records.
         papers: the papers by key.
         estimate: a function that returns the seconds of a config.
 

@@ -81,20 +81,21 @@ def matches(pattern: str, path: str, modules: bool = False) -> bool:
     return any(re.fullmatch(pattern, "/".join(parts[:depth])) for depth in range(1, len(parts)))
 
 
-def select(tree: Tree, pattern: str, modules: bool = True) -> dict[str, Any]:
+def select(tree: Tree, pattern: str) -> dict[str, Any]:
     """Returns {path: leaf} of the leaves that a pattern matches, in the order of blocks.
+
+    A pattern that matches a module selects all leaves below it.
 
     Args:
         tree: nested dict.
         pattern: a regular expression over paths.
-        modules: whether the pattern may match a module, which selects all leaves below it.
 
     Raises:
         UserError: if no leaf matches; the message names the closest path.
     """
     check_pattern(pattern)
     flat = flatten(tree)
-    selected = {path: leaf for path, leaf in flat.items() if matches(pattern, path, modules)}
+    selected = {path: leaf for path, leaf in flat.items() if matches(pattern, path, True)}
     if not selected:
         raise no_match_error(pattern, list(flat))
     return {path: selected[path] for path in sorted(selected, key=by_number)}

@@ -167,7 +167,6 @@ def parameter_sharding(path: str, shape: tuple[int, ...], mesh: Mesh, lead: int 
     Args:
         path: the address of the parameter, such as "block_0/attn/query/kernel".
         shape: its shape, with the leading axes.
-        mesh: the mesh.
         lead: 1 if the first axis counts members, else 0.
     """
     axes = next(axes for pattern, axes in RULES if re.fullmatch(pattern, path))

@@ -41,7 +41,6 @@ def read_text(file: Path, start: int, documents: str) -> Iterator[Piece]:
     of the whole text. A line is never split. Blank lines are skipped.
 
     Args:
-        file: the file.
         start: the offset at which reading begins: 0, or the `after` of a piece.
         documents: "file" or "line".
     """

@@ -31,7 +31,6 @@ def check_round_trip(tokenizer: Tokenizer, name: str, words: Sequence[str]) -> N
     normalise them. `bytes` and a BPE trained by `tokenizer.make` lose nothing and are not tried.
 
     Args:
-        tokenizer: the tokenizer.
         name: how the user named it, for errors.
         words: a sample of the text.
     """

@@ -22,7 +22,6 @@ def read_json_lines(file: Path, start: int, text: str, label: str) -> Iterator[P
     """Reads one JSON object from each line, from the byte `start` on.
 
     Args:
-        file: the file.
         start: the offset at which reading begins: 0, or the `after` of a piece.
         text: the field with the text of a document.
         label: the field with its class; "" for documents without classes.
@@ -45,7 +44,6 @@ def read_parquet(file: Path, start: int, text: str, label: str) -> Iterator[Piec
     """Reads the rows of a parquet file from row `start` on. Checksums of pages are verified.
 
     Args:
-        file: the file.
         start: the number of the first row: 0, or the `after` of a piece.
         text: the column with the text of a document.
         label: the column with its class; "" for documents without classes.

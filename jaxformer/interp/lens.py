@@ -24,6 +24,7 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxformer.core import paths
+from jaxformer.core.adapters import kernel_in_effect
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.interp.capture.metric import scalar
 from jaxformer.interp.capture.running import capture, intervene, run, shapes
@@ -310,4 +311,4 @@ def _kernel(params: Any, block: int, name: str) -> jax.Array:
     flat, path = paths.flatten(params), f"block_{block}/attn/{name}/kernel"
     if path not in flat:
         raise UserError(f"this model has no {path}, which the maps of a head need.")
-    return jnp.asarray(flat[path])
+    return kernel_in_effect(params[f"block_{block}"]["attn"][name])

@@ -31,7 +31,6 @@ def reader(
     """Returns the logits after the prompts, a memory, and the function that reads a new token.
 
     Args:
-        model: a model.
         params: its parameters.
         prompts: the prompts, padded to one length.
         S: the length of the prompts with all new tokens.

@@ -25,7 +25,6 @@ def heat(
     """Draws a heat map. White is zero; NaN stays blank.
 
     Args:
-        values_RxC: the values.
         rows: names of the rows, such as tokens, blocks or heads.
         columns: names of the columns.
         title: the title of the figure.

@@ -10,6 +10,7 @@ import flax.errors
 import flax.linen as nn
 import jax
 
+from jaxformer.core.adapters import effective
 from jaxformer.core.errors import UserError
 from jaxformer.models import activation_points, submodules
 from jaxformer.models.activation_points import INTERMEDIATES
@@ -84,6 +85,8 @@ class Wrapped:
     def apply(self, variables: Mapping[str, Any], /, *inputs: Any, mutable: Any = False) -> Any:
         """Returns logits (B, T, V), or (B, K, V) at the scored positions.
 
+        Adapters are merged into their kernels first, because any module can read a kernel.
+
         Args:
             variables: {"params": ..} and further collections of the module.
             inputs: tokens (B, T), and the positions (B, K) at which logits are returned; without
@@ -92,6 +95,7 @@ class Wrapped:
         """
         tokens_BxT, positions_BxK = inputs[0], inputs[1] if len(inputs) > 1 else None
         request = activation_points.active_request()
+        variables = {**variables, "params": effective(variables["params"])}
         with self._without_rngs():
             if request is None:
                 outputs = self.network.apply(variables, tokens_BxT, mutable=mutable)

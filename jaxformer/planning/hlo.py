@@ -229,7 +229,11 @@ def _parameter_bytes(fused: dict[str, Instruction], number: int) -> float:
     """
     parameters = [x for x in fused.values() if x.opcode == "parameter"]
     names = {x.name for x in parameters if x.attributes.startswith(f"{number})")}
-    uses = [x for x in fused.values() if names.intersection(x.operands)]
+    # A conversion of the parameter is computed only where it is read.
+    for x in fused.values():
+        if x.opcode in ("convert", "bitcast") and names.intersection(x.operands):
+            names.add(x.name)
+    uses = [x for x in fused.values() if names.intersection(x.operands) and x.name not in names]
     slices = [x for x in uses if x.opcode in ("dynamic-slice", "gather", "slice")]
     updates = [x for x in uses if x.opcode == "dynamic-update-slice" and x.operands[0] in names]
     # A slice reads a part of the parameter. An update writes to it without reading it.

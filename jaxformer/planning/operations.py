@@ -35,7 +35,12 @@ class Operation(NamedTuple):
     flops: float
     moved: float  # bytes read and written
     times: int
-    is_recomputed: bool  # by remat
+    name: str = ""  # the path of functions and scopes that it was traced in
+
+    @property
+    def is_recomputed(self) -> bool:
+        """Whether remat computes it a second time."""
+        return "rematted_computation" in self.name
 
     @property
     def is_half(self) -> bool:
@@ -67,7 +72,7 @@ def _operation(program: Program, computation: str, instruction: Instruction, tim
         flops,
         moved_bytes(program, scope, instruction),
         times,
-        "rematted_computation" in instruction.op_name,
+        products[0][0].op_name if products else instruction.op_name,
     )
 
 

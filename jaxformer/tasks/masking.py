@@ -23,7 +23,6 @@ def mask_tokens(
     Args:
         tokens: integers in 0..mask_id - 1.
         draws: (3, *tokens.shape) uniform numbers in [0, 1).
-        mask_id: the id of the mask.
         rate: the probability of masking a token.
         masking: "plain" shows the mask at every masked token. "bert" shows the mask at 80 % of
             them, a random token at 10 % and the token itself at 10 %.

@@ -192,7 +192,6 @@ def episodes(task: OneShot, key: jax.Array, start: int, count: int) -> Batch:
     """Returns the episodes start .. start + count - 1 of the stream of a key.
 
     Args:
-        task: the task.
         key: the key of the stream.
         start: the number of the first episode.
         count: the number of episodes.

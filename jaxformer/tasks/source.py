@@ -266,7 +266,6 @@ def examples(task: Task, key: jax.Array, index_B: jax.Array) -> Batch:
     """Returns one example for each index. Each has its own key.
 
     Args:
-        task: the task.
         key: the key of a stream of examples.
         index_B: numbers of examples in the stream.
 

@@ -169,7 +169,7 @@ def optimizers_of(
         shapes: a function that returns the shapes of the parameters.
         name: the argument `optimizer_name`.
     """
-    labels = {label for p in partitions for _, label in p.rules} - {FROZEN}
+    labels = {label for p in partitions for label in p.trained_labels}
     if optimizer is None:
         optimizer = optim.AdamW(weight_decay=1e-3)
     if not isinstance(optimizer, Mapping):

@@ -1,7 +1,7 @@
-"""Loggers of a run: TensorBoard, wandb, trackio and the profiler. metrics.jsonl keeps all rows.
+"""Loggers of a run: TensorBoard, wandb and the profiler. metrics.jsonl keeps all rows.
 
-    --track=tensorboard,wandb,trackio   copies every row to RUN/tensorboard, RUN/wandb, RUN/trackio
-    --profile=START:STEPS               traces STEPS steps from START on to RUN/profile, for xprof
+    --track=tensorboard,wandb   copies every row to RUN/tensorboard, RUN/wandb
+    --profile=START:STEPS       traces STEPS steps from START on to RUN/profile, for xprof
 
 A logger that raises is reported once and disabled. It never stops training.
 """
@@ -19,7 +19,7 @@ import jax
 from jaxformer.core.errors import UserError, check_choice, one_line
 from jaxformer.training.callbacks import AT_END, Callback
 
-PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb", "trackio": "trackio"}
+PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 
 
 class Logger(Callback):
@@ -142,31 +142,6 @@ class WandB(Logger):
             self.run.finish(quiet=True)
 
 
-class Trackio(WandB):
-    """A run of trackio in RUN/trackio, or in TRACKIO_DIR if it is set."""
-
-    def _start(self) -> Any:
-        os.environ.setdefault("TRACKIO_DIR", str(self.folder / "trackio"))  # read at import
-        import trackio
-
-        project = os.environ.get("TRACKIO_PROJECT", "jaxformer")
-        config = dict(self.config)
-        return trackio.init(project, name=self.folder.name, resume="allow", config=config)
-
-    def _log(self, values: Mapping[str, float], step: int) -> None:
-        self.run.log(dict(values), step=step)
-
-    def on_result(self, result: Mapping[str, Any]) -> None:
-        if self.run is not None:
-            means = {f"test/{name}": _mean(mean) for name, mean in result["metrics"].items()}
-            values = {name: value for name, value in means.items() if value is not None}
-            self._log(values, result.get("steps") or 0)
-
-    def close(self) -> None:
-        if self.run is not None:
-            self.run.finish()
-
-
 class Profile(Logger):
     """A trace of the steps `start` to `start + steps`."""
 
@@ -204,7 +179,6 @@ class Profile(Logger):
 TRACKERS: dict[str, Callable[[Path, Mapping[str, Any]], Logger]] = {
     "tensorboard": TensorBoard,
     "wandb": WandB,
-    "trackio": Trackio,
 }
 
 

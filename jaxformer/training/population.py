@@ -77,7 +77,6 @@ def population(first_seed: int, n_seeds: int, rates: Sequence[float]) -> Populat
     """Returns the population of consecutive seeds at these learning rates.
 
     Args:
-        first_seed: the first seed.
         n_seeds: the number of seeds.
         rates: the learning rates; every seed is trained at each of them.
     """

@@ -15,6 +15,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import number, with_error
 from jaxformer.io.run_folder import Workdir
 from jaxformer.models.model import Params
+from jaxformer.report.html import table
 from jaxformer.runtime import figure_style
 from jaxformer.training import curves
 from jaxformer.training.result import Result
@@ -195,7 +196,5 @@ def _html_table(result: Result) -> str:
         for name, mean in result.metrics.items()
     ]
     lines += [(f"baseline {name}", number(value), "") for name, value in result.baselines.items()]
-    cells = ("".join(f"<td>{html.escape(text)}</td>" for text in line) for line in lines)
-    body = "".join(f"<tr>{row}</tr>" for row in cells)
-    head = "<tr><th>score</th><th>mean &plusmn; standard error</th><th>seeds</th></tr>"
-    return f"<table>{head}{body}</table>"
+    heads = ("score", "mean &plusmn; standard error", "seeds")
+    return table(heads, [tuple(map(html.escape, line)) for line in lines])

@@ -54,7 +54,7 @@ def test_the_clip_is_global_over_labels():
     np.testing.assert_allclose(optax.tree.norm(updates), 0.1, rtol=1e-5)
 
 
-def test_wrong_schedules():
+def test_wrong_schedules_are_one_line_errors():
     with pytest.raises(UserError, match="Did you mean 'cosine'"):
         optim.schedule("cosin", 10, 0)
     with pytest.raises(UserError, match="must not exceed"):

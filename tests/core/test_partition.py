@@ -44,12 +44,12 @@ def test_labels_counts_and_halves():
         ([("(", "frozen")], "not a regular expression"),
     ],
 )
-def test_wrong_rules(rules, message):
+def test_wrong_rules_are_one_line_errors(rules, message):
     with pytest.raises(UserError, match=message):
         Partition(rules).labels(PARAMS)
 
 
-def test_rules_that_train_nothing_are_one_line():
+def test_rules_that_train_nothing_are_one_line_errors():
     with pytest.raises(UserError, match=r"train nothing: give some parameters another label"):
         Partition([(".*", "frozen")]).optimizer({"train": optax.sgd(1.0)})
 

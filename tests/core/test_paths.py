@@ -20,7 +20,7 @@ TREES = st.recursive(
 TREE = {"block_0": {"mlp": {"in": {"kernel": 1, "bias": 2}}, "norm": {"scale": 3}}, "embed": 4}
 
 
-def test_flatten_and_back():
+def test_unflatten_undoes_flatten():
     flat = paths.flatten(TREE)
     assert flat == {
         "block_0/mlp/in/bias": 2,
@@ -60,7 +60,7 @@ def test_replace_keeps_the_rest():
         (".*/block_0/.*", r"Did you mean 'block_0/\.\*'\? It is in no other module"),
     ],
 )
-def test_wrong_patterns(pattern, message):
+def test_a_wrong_pattern_names_the_closest_path(pattern, message):
     with pytest.raises(UserError, match=message):
         paths.select(TREE, pattern)
 

@@ -154,7 +154,7 @@ def test_rules_choose_by_path_and_skip_what_does_not_divide():
         (lambda: sharding.make_mesh(tensor=0), "devices.tensor must be at least 1"),
     ],
 )
-def test_wrong_meshes(call, message):
+def test_wrong_meshes_are_one_line_errors(call, message):
     with pytest.raises(UserError, match=message):
         call()
 

@@ -84,6 +84,6 @@ def test_variants_share_their_random_heads():
         ),
     ],
 )
-def test_bad_input(call, message):
+def test_wrong_arguments_are_one_line_errors(call, message):
     with pytest.raises(UserError, match=message):
         call()

@@ -50,7 +50,7 @@ def test_the_parts_together_are_the_text(file, tmp_path, kind):
     assert (ids == tokens.end).sum() == 1 and ids[-1] == tokens.end
 
 
-def test_lines_as_documents(file, tmp_path):
+def test_each_line_can_be_a_document(file, tmp_path):
     tokens = prepared(file, tmp_path / "out", documents="line", shares=(0, 0.2))
     lines = [line for line in TEXT.split("\n") if line]
     assert tokens.part("test").last == len(lines) and tokens.part("validation").bytes == 0
@@ -154,7 +154,9 @@ def test_damage_of_a_large_file_is_noticed_when_it_is_checked(file, tmp_path, mo
         (b"abc\n" * 30_000 + b"\0", "is binary, not text: byte 120000 is 0"),
     ],
 )
-def test_what_is_no_text_is_one_line_and_nothing_looks_prepared(tmp_path, capsys, content, message):
+def test_what_is_no_text_is_a_one_line_error_and_nothing_looks_prepared(
+    tmp_path, capsys, content, message
+):
     path = tmp_path / "text.txt"
     if content is not None:
         path.write_bytes(content)
@@ -187,7 +189,7 @@ def test_a_file_without_its_kind_gets_the_kind(name, kind, tmp_path, monkeypatch
     assert f"{name} exists, but a text has a kind: say {kind}:{name}." in capsys.readouterr().err
 
 
-def test_wrong_flags_are_one_line(file, tmp_path, capsys):
+def test_wrong_flags_are_one_line_errors(file, tmp_path, capsys):
     cases = [
         (["--dataset=text:/dev/zero"], "must be a file, not a device or a pipe: it has no end"),
         (["--dataset=wikitxt103"], "unknown data set 'wikitxt103'. Did you mean 'wikitext103'?"),
@@ -212,7 +214,7 @@ def test_a_disk_without_space_is_refused_before_anything_is_written(file, tmp_pa
     assert [*tmp_path.iterdir()] == []
 
 
-def test_an_unknown_kind_of_documents_is_one_line(file, tmp_path):
+def test_an_unknown_kind_of_documents_is_a_one_line_error(file, tmp_path):
     with pytest.raises(UserError, match=r"unknown documents 'lines'\. Did you mean 'line'"):
         prepared(file, tmp_path / "out", documents="lines")
 
@@ -294,7 +296,7 @@ WRONG_FIELDS = {
 }
 
 
-def test_an_index_with_odd_types_and_a_valid_checksum_is_one_line(file, tmp_path):
+def test_an_index_with_odd_types_and_a_valid_checksum_is_a_one_line_error(file, tmp_path):
     folder = prepared(file, tmp_path / "out").folder
     index = without_checksum(json.loads((folder / "index.json").read_text()))
     accepted = []

@@ -9,7 +9,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.data import datasets, preparation, readers
 
 # 120 kB or more of each: lines that begin with signs beyond ASCII, indented lines, one line with
-# spaces, and one line of a writing that has none.
+# spaces, and one line of a script that has none.
 WRITINGS = {
     "russian": "".join(f"Быть или не быть, {i}: вот в чём вопрос.\n" for i in range(2000)),
     "indented": "".join(f"  if x == {i}:\n\n\treturn {i * i}  # yes\n" for i in range(4000)),

@@ -80,7 +80,7 @@ def test_a_tokenizer_without_an_end_is_stopped(monkeypatch):
         round_trip.check_round_trip(TRAINED, "some.json", ["word"])
 
 
-def test_text_that_cannot_be_encoded_later_is_one_line():
+def test_text_that_cannot_be_encoded_later_is_a_one_line_error():
     tokenizer_read = tokenizer.from_json(word_level().to_str(), "here")
     with pytest.raises(UserError, match="cannot encode the text: WordLevel error: Missing"):
         tokenizer_read.encode(["other words"])

@@ -99,7 +99,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_table_is_one_line(tmp_path, name):
+def test_a_wrong_table_is_a_one_line_error(tmp_path, name):
     file, content, label, message = WRONG[name]
     (tmp_path / file).write_text(content)
     with pytest.raises(UserError, match=message) as error:
@@ -119,7 +119,7 @@ def test_too_many_classes_and_too_long_lines_are_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("ending", ["gz", "zst"])
-def test_a_damaged_compressed_table_is_one_line(tmp_path, ending):
+def test_a_damaged_compressed_table_is_a_one_line_error(tmp_path, ending):
     rows = [(f"text {i * i}", "1") for i in range(2000)]
     path = write_table(tmp_path / f"a.csv.{ending}", rows)
     content = path.read_bytes()

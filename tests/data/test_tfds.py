@@ -120,7 +120,7 @@ def test_its_documents_and_classes_become_tokens(folder, tmp_path):
         (["--dataset=tfds:tiny_reviews", "--text=texts"], "has no field 'texts'. Did you mean"),
     ],
 )
-def test_what_is_not_there_is_one_line(folder, tmp_path, capsys, flags, message):
+def test_what_is_not_there_is_a_one_line_error(folder, tmp_path, capsys, flags, message):
     assert main([*flags, f"--tfds-dir={folder}", f"--out={tmp_path / 'out'}"]) == 2
     assert message in capsys.readouterr().err and not (tmp_path / "out").exists()
 
@@ -148,7 +148,7 @@ def test_a_part_of_a_data_set_is_no_data_set(folder, tmp_path, capsys):
         (True, "no builder 'mnits'. Did you mean 'mnist'? All are listed at"),
     ],
 )
-def test_a_builder_that_is_not_registered_is_one_line(
+def test_a_builder_that_is_not_registered_is_a_one_line_error(
     tmp_path, capsys, monkeypatch, has_tensorflow, message
 ):
     monkeypatch.setattr("jaxformer.data.tfds.find_spec", lambda name: has_tensorflow or None)

@@ -51,12 +51,12 @@ def test_training_is_deterministic_and_merges_what_is_frequent():
         ("/no/tokenizer.json", "there is no tokenizer file .* A tokenizer is bytes, bpe:SIZE"),
     ],
 )
-def test_a_wrong_name_is_one_line(kind, message):
+def test_a_wrong_name_is_a_one_line_error(kind, message):
     with pytest.raises(UserError, match=message):
         tokenizer.make(kind)
 
 
-def test_a_damaged_file_and_a_hub_out_of_reach_are_one_line(tmp_path, monkeypatch):
+def test_a_damaged_file_and_a_hub_out_of_reach_are_one_line_errors(tmp_path, monkeypatch):
     (tmp_path / "t.json").write_text("{}")
     with pytest.raises(UserError, match=r"t.json is not a tokenizer"):
         tokenizer.make(str(tmp_path / "t.json"))

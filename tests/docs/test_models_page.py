@@ -58,7 +58,7 @@ def test_the_walk_on_the_toy_prints_what_the_page_shows(tmp_path, monkeypatch):
     end = next(i for i, block in enumerate(BLOCKS) if PACKAGE in block.text)
     assert run_and_compare([b for b in BLOCKS[start:end] if b.language == "python"]) == 4
     assert pictures(tmp_path) == {"toy_induction.png", "toy_patch.png"}
-    assert all((ROOT / "docs" / name).exists() for name in pictures(tmp_path))
+    assert all((ROOT / "docs/pictures" / name).exists() for name in pictures(tmp_path))
 
 
 @pytest.mark.slow
@@ -73,4 +73,4 @@ def test_the_walk_on_smollm2_prints_what_the_page_shows(tmp_path, monkeypatch):
         *("attention.png", "lens.png"),  # of look.py
     }
     for name in ("smollm2_attention.png", "smollm2_patch.png"):
-        assert (ROOT / "docs" / name).exists()
+        assert (ROOT / "docs/pictures" / name).exists()

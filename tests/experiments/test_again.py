@@ -151,7 +151,7 @@ def test_a_dry_run_prints_the_time_and_makes_no_folder(command, tmp_path):
         (["--list"], "mine", "--again --dry-run shows the runs to repeat"),
     ],
 )
-def test_impossible_reruns_are_one_line(arguments, out, message, command, tmp_path):
+def test_impossible_reruns_are_one_line_errors(arguments, out, message, command, tmp_path):
     (tmp_path / "a_file").touch()
     paper = [] if "--paper=two" in arguments else ["--paper=one"]
     code, text = command(*paper, *arguments, out=tmp_path / out)

@@ -1,4 +1,4 @@
-"""Wrong input of `jaxformer anatomy`: one line each, before anything is trained."""
+"""Wrong input of `jaxformer anatomy`: a one-line error each, before anything is trained."""
 
 import re
 import sys
@@ -68,7 +68,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
-def test_wrong_input_ends_with_one_line(capsys, tmp_path):
+def test_wrong_input_ends_with_a_one_line_error(capsys, tmp_path):
     for name, (argv, message) in WRONG.items():
         assert anatomy.main(argv) == 2, name
         error = capsys.readouterr().err

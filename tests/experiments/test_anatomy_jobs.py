@@ -93,7 +93,7 @@ def test_a_stopped_command_leaves_its_jobs_and_the_next_one_takes_their_results(
     assert len([*tmp_path.glob("job-*/result.json")]) == len(MEMBERS)
 
 
-def test_a_failed_job_is_one_line_after_the_others_have_ended(tmp_path):
+def test_a_failed_job_is_a_one_line_error_after_the_others_have_ended(tmp_path):
     with pytest.raises(UserError, match=r"4 of 5 trainings are missing: no memory \(.*\.log\)"):
         trained_in(tmp_path, n_jobs=1, code=1)
     assert len([*tmp_path.glob("*-seed0.json")]) == 1

@@ -83,7 +83,7 @@ def test_retrieval_needs_no_trained_queries_and_keys_but_attention(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_task_that_nothing_learns_is_one_line_and_keeps_what_was_trained(
+def test_a_task_that_nothing_learns_is_a_one_line_error_and_keeps_what_was_trained(
     tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)

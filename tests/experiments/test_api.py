@@ -196,7 +196,7 @@ def refusal(model, **arguments):
     return str(error.value)
 
 
-def test_wrong_arguments_are_one_line():
+def test_wrong_arguments_are_one_line_errors():
     wrong = [
         (model(vocab_size=17), {}, "Retrieval has 16 symbols .* built for 17"),
         (model(length=5), {}, "sequences of up to 9 tokens; the model was built for 16 and 5"),
@@ -237,7 +237,7 @@ def test_wrong_arguments_are_one_line():
     assert not bad
 
 
-def test_wrong_parts_are_one_line():
+def test_wrong_parts_are_one_line_errors():
     small_sizes = dict(width=16, heads=2, mlp_width=32)
     calls = [
         (

@@ -216,14 +216,14 @@ def test_the_number_of_changed_settings_is_shown():
     assert demo.provenance(headline, jobs) == "scale tiny; 9 settings differ from it"
 
 
-def test_wrong_arguments(capsys):
+def test_wrong_arguments_are_one_line_errors(capsys):
     assert demo.main(["--workdri=x"]) == 2
     assert "Did you mean '--workdir'" in capsys.readouterr().err
     assert demo.main(["--help"]) == 0
 
 
 @pytest.mark.slow
-def test_the_whole_demo(tmp_path, capsys):
+def test_the_demo_shows_a_result_of_each_paper(tmp_path, capsys):
     assert demo.main([f"--workdir={tmp_path}"]) == 0, capsys.readouterr().out
     out = capsys.readouterr().out
     assert out.count(" ± ") >= len(PAPERS) and out.count("report.html#") == len(PAPERS)

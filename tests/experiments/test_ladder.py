@@ -298,7 +298,7 @@ def test_a_quarter_of_an_hour_on_a_card_is_enough_for_some_sizes(tmp_path):
     assert not on_card.keys() & on_core.keys()
 
 
-def test_a_changed_plan_ladder_code_or_config_is_one_line(planned, tmp_path, monkeypatch):
+def test_a_changed_plan_ladder_code_or_config_is_a_one_line_error(planned, tmp_path, monkeypatch):
     made, file = planned
     plan.check(plan.read(file), {"pairs": LADDER})
     edited = tmp_path / "PLAN.json"
@@ -385,7 +385,7 @@ def test_a_tiny_ladder_from_plan_to_picture(tmp_path, capsys, monkeypatch):
     assert "\nold\n" not in text and (tmp_path / "ladders/tiny.png").stat().st_size > 1000
 
 
-def test_wrong_words_on_the_command_line_are_one_line(planned, capsys):
+def test_wrong_words_on_the_command_line_are_one_line_errors(planned, capsys):
     _, file = planned
     ladders = {"pairs": LADDER}
     for arguments, words in (

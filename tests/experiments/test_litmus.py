@@ -223,7 +223,7 @@ def test_new_tasks_and_variants_need_no_second_list(monkeypatch, tmp_path):
         (["--config=configs/mixit/initialisation.py"], "needs a training config"),
     ],
 )
-def test_wrong_arguments_are_one_line(arguments, message, capsys):
+def test_wrong_arguments_are_one_line_errors(arguments, message, capsys):
     assert litmus.main(arguments) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1 and message in error

@@ -167,7 +167,7 @@ def test_only_runs_that_fit_the_budget_start(command, monkeypatch):
     assert code == 0 and "ran 2 of 4" in text and "2 left, about 15 min" in text
 
 
-def test_a_budget_that_is_too_small_is_one_line(command):
+def test_a_budget_that_is_too_small_is_a_one_line_error(command):
     code, text = command("--paper=one", "--budget=20s")
     assert code == 2 and text.count("\n") == 1
     assert "a budget of 20 s is too small: the cheapest of 4 runs, one Table 1: a, takes" in text

@@ -81,7 +81,7 @@ WRONG_FILES = [
 ]
 
 
-def test_wrong_sweep_files(tmp_path):
+def test_wrong_sweep_files_are_one_line_errors(tmp_path):
     file, failures = tmp_path / "sweep.toml", []
     for text, message in WRONG_FILES:
         file.write_text(text)

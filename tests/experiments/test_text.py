@@ -108,7 +108,7 @@ def test_it_becomes_a_folder_of_its_own(trained, tmp_path):
         (["--member=7"], "the run has members 0 to 0, got 7"),
     ],
 )
-def test_what_cannot_be_drawn_is_one_line(trained, capsys, arguments, message):
+def test_what_cannot_be_drawn_is_a_one_line_error(trained, capsys, arguments, message):
     assert generate([str(trained), *arguments]) == 2
     error = capsys.readouterr().err.strip()
     assert error.startswith("error: ") and message in error and "\n" not in error

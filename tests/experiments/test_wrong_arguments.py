@@ -3,8 +3,6 @@
 from experiments import look, reproduce, run, sweep
 from tests.experiments.conftest import wrong_errors
 from tests.experiments.schedule.test_planning import PAPERS
-from tests.experiments.schedule.test_search import CONFIG as SEARCHED
-from tests.experiments.schedule.test_search import SPACE
 from tests.experiments.test_sweep import CONFIG as SWEPT
 
 RETRIEVAL = "--config=configs/mixit/retrieval.py:variant=mixit,scale=tiny"
@@ -102,19 +100,6 @@ SWEEP = [
     (["--file=table7_retrievel.toml"], "Did you mean 'table7_retrieval.toml'"),
     ([f"--config={SWEPT}", "--processes=0"], "--processes must be a whole number"),
 ]
-SEARCH = [
-    ([SEARCHED, "--range=model.layers=1:3"], "--range needs --search=tpe"),
-    ([SEARCHED, "--search=tep"], "unknown --search 'tep'. Did you mean 'tpe'"),
-    ([SEARCHED, "--search=tpe", "--range=model.layers=3:1"], "--range must be FIELD=LOW:HIGH"),
-    ([SEARCHED, "--search=tpe", "--range=model.layers=1"], "--range must be FIELD=LOW:HIGH"),
-    ([SEARCHED, "--search=tpe", "--range=seed=0:9:log"], "LOW must be above 0, got 0"),
-    ([SEARCHED, "--search=tpe", "--range=model.layer=1:3"], "no field 'model.layer'"),
-    ([SEARCHED, "--search=tpe", "--range=seed=0:9", "--range=seed=0:9"], "is given twice"),
-    ([SEARCHED, "--search=tpe", "--range=seed=0:9", "--grid=seed=1,2"], "give one"),
-    ([*SPACE, "--executor=slurm"], "on this machine: leave out --executor"),
-    (["--config=configs/mixit/hops.py:variant=mixit", "--search=tpe"], "nothing to search"),
-    ([*SPACE, "--trials=0"], "--trials must be a whole number"),
-]
 REPRODUCE = [
     ([], "give --paper=NAME, one of one, two or all"),
     (["--paper=on"], "unknown paper 'on'. Did you mean 'one'? The choices are: all, one, two"),
@@ -142,9 +127,7 @@ def test_other_commands_name_the_mistake(capsys):
     def reproduce_main(arguments):
         return reproduce.main(arguments, PAPERS)
 
-    dry_runs = [([*arguments, "--dry-run"], message) for arguments, message in SEARCH]
     failures = wrong_errors(sweep.main, SWEEP, capsys)
-    failures += wrong_errors(sweep.main, dry_runs, capsys)
     failures += wrong_errors(reproduce_main, REPRODUCE, capsys)
     failures += wrong_errors(look.main, LOOK, capsys)
     assert not failures

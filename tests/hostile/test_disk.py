@@ -1,4 +1,4 @@
-"""A disk without room: one line, exit code 2, and what was there before is there still.
+"""A full disk ends a command with one line and exit code 2, and loses nothing that was there.
 
 A child may write so many bytes into a file and no more, which its system refuses as a full disk's
 does. To add a case: a line in WRITES.
@@ -37,7 +37,7 @@ WRITES = {
 
 @pytest.mark.parametrize("room", ROOMS)
 @pytest.mark.parametrize("name", WRITES)
-def test_a_full_disk_is_one_line_and_nothing_is_lost(tmp_path, ask, name, room):
+def test_a_full_disk_is_a_one_line_error_and_nothing_is_lost(tmp_path, ask, name, room):
     command, words = WRITES[name]
     (tmp_path / "old.html").write_text("of the user")
     code, output = ask(command, [word.format(out=tmp_path) for word in words], room)

@@ -184,7 +184,7 @@ def ask(tmp_path_factory):
         server.stdin.close()  # type: ignore[union-attr]
 
 
-def test_every_bad_input_is_one_line(ask, monkeypatch):
+def test_every_bad_input_is_a_one_line_error(ask, monkeypatch):
     chosen, wrong = inputs(monkeypatch), []
     print(f"HOSTILE_SEED={SEED}: {len(chosen)} inputs")
     for command, words, field, old, value in chosen:

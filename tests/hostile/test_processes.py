@@ -1,4 +1,4 @@
-"""Two processes as one job: whatever ends one of them, the other ends soon with one line."""
+"""Two processes of one job: whatever ends one of them, the other ends with a one-line error."""
 
 import signal
 import time

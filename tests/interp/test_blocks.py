@@ -55,7 +55,7 @@ def test_grids_of_patches_equal_whole_runs(names):
                 assert (grid[:, :, 4:] == grid[:, :1, :1]).all()
 
 
-def test_other_models_run_as_a_whole_and_bad_prompts_end_with_one_line(monkeypatch):
+def test_other_models_run_as_a_whole_and_bad_prompts_end_with_a_one_line_error(monkeypatch):
     arguments = DECODER, params_of("decoder"), CLEAN
     expected = patching.patch_grid(*arguments, OTHERS, last_margin)
     equal_prompts = patching.patch_grid(*arguments, CLEAN, last_margin)

@@ -48,7 +48,7 @@ def test_addresses_of_a_decoder_in_the_order_of_computation():
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_one_scheme(name):
+def test_all_models_have_the_same_addresses(name):
     """All models have the same addresses, and each activation follows from the one before."""
     model, params = MODELS[name], params_of(name)
     known = capture.names(model)
@@ -141,7 +141,7 @@ def test_edits_in_scanned_and_rematerialised_models(more):
     )
 
 
-def test_ablations():
+def test_ablations_change_the_chosen_heads_and_positions_only():
     x = jnp.arange(24.0).reshape(3, 2, 2, 2)
     one = np.asarray(capture.at(capture.zero, heads=1, positions=[0])(x, "block_0/attn/heads"))
     expected = np.asarray(x).copy()
@@ -182,7 +182,7 @@ def test_an_ablation_of_one_example_by_itself_is_refused():
             capture.intervene(DECODER, params, TOKENS[:1], {"block_0/attn/heads": new})
 
 
-def test_places_within_places():
+def test_an_edit_of_heads_can_be_limited_to_positions():
     x = jnp.ones((1, 3, 2, 1))
     inner = capture.at(capture.zero, heads=[0])
     both = capture.at(inner, positions=[1])(x, "block_0/attn/heads")
@@ -200,13 +200,13 @@ def test_places_within_places():
         ({"final": lambda x: None}, "the new value of final must be an array, got NoneType"),
     ],
 )
-def test_wrong_edits(edits, message):
+def test_wrong_edits_are_one_line_errors(edits, message):
     with pytest.raises(UserError, match=message) as error:
         capture.intervene(DECODER, params_of("decoder"), TOKENS, edits)
     assert "\n" not in str(error.value)
 
 
-def test_wrong_names():
+def test_wrong_names_are_one_line_errors():
     with pytest.raises(UserError, match="Did you mean 'block_1/attn/heads'"):
         capture.capture(DECODER, params_of("decoder"), TOKENS, names=["block_1/attn/head"])
     with pytest.raises(UserError, match="a sequence of patterns, got the string"):

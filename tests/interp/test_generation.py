@@ -186,7 +186,7 @@ def test_logits_that_are_not_finite_end_a_row(llama):
     assert out.tokens.tolist() == [[-1, -1, -1]] and out.lengths.tolist() == [1]
 
 
-def test_wrong_arguments_raise_one_line(llama):
+def test_wrong_arguments_raise_one_line_errors(llama):
     small = decoder(**SIZES)
     both = decoder(**SIZES, causal=False)
     cases: Any = (

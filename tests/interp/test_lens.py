@@ -70,7 +70,7 @@ def test_the_parts_add_up(kind):
         assert np.abs(parts["block_0/attn/heads"][:, :-1]).max() == 0
 
 
-def test_circuits_and_composition():
+def test_thin_factors_score_circuits_like_full_matrices():
     """Compares scores of thin factors with those of full matrices, with grouped queries, too."""
 
     def full(factors):

@@ -114,7 +114,7 @@ def test_what_comes_later_sends_nothing():
         capture.path_patch(DECODER, PARAMS_, TOKENS, OTHERS, sender, receiver, metric)
 
 
-def test_bad_patches():
+def test_wrong_patches_are_one_line_errors():
     with pytest.raises(UserError, match=r"equal shapes, got .*\(3, 5\).*\(3, 4\)"):
         capture.patch(DECODER, PARAMS_, TOKENS, TOKENS[:, :4], "final", metric)
     with pytest.raises(UserError, match="Did you mean 'position'"):
@@ -128,7 +128,7 @@ def test_bad_patches():
 
 
 @pytest.mark.parametrize("wrong", [lambda logits: logits[0, -1], lambda logits: logits[:, -1]])
-def test_a_metric_that_forgets_a_token_is_one_line(wrong):
+def test_a_metric_that_forgets_a_token_is_a_one_line_error(wrong):
     arguments = DECODER, PARAMS_, TOKENS, OTHERS
     ends = ("block_0/attn/heads", 0), ("block_1/attn/queries", 0)
     for call in (

@@ -85,7 +85,7 @@ def test_stored_positions_and_dtype(tmp_path):
 DAMAGES = [b"", b"[" * 10**5, b"[1]", b"\xff", b'{"prompts": "5"}', b"{}"]
 
 
-def test_a_damaged_request_is_one_line(tmp_path):
+def test_a_damaged_request_is_a_one_line_error(tmp_path):
     prompts = TOKENS, ["block_1/states"]
     folder = capture.store(tmp_path / "a", DECODER, params_of("decoder"), *prompts)
     file = folder / "request.json"

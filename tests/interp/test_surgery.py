@@ -69,7 +69,7 @@ def test_ablated_heads_are_those_that_an_intervention_zeroes(name):
     assert np.abs(after - before).max() > 1e-2
 
 
-def test_wrong_heads():
+def test_wrong_heads_are_one_line_errors():
     params = tiny.tiny("gpt2", 24)[1]
     for heads, n_heads, message in (
         ({"block_2/attn": [0]}, 2, "Did you mean 'block_"),
@@ -106,6 +106,6 @@ def test_half_precision_is_decomposed_in_float32():
         ("bias", 0.5, "needs a matrix, 'bias' matches bias of shape"),
     ],
 )
-def test_wrong_cuts(pattern, fraction, message):
+def test_wrong_cuts_are_one_line_errors(pattern, fraction, message):
     with pytest.raises(UserError, match=message):
         surgery.laser(PARAMS, pattern, fraction)

@@ -143,7 +143,7 @@ time.sleep(0.5)  # late reads of the damaged step end
 """
 
 
-def test_a_damaged_checkpoint_is_one_line_inside_a_running_event_loop(tmp_path):
+def test_a_damaged_checkpoint_is_a_one_line_error_inside_a_running_event_loop(tmp_path):
     """Every notebook has such a loop, in which each late read could print a traceback."""
     draw = np.random.default_rng(0)
     arrays = {f"array_{i}": draw.normal(size=(500, 400)) for i in range(40)}

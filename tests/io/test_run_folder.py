@@ -92,7 +92,7 @@ def test_every_bit_of_a_file_counts_or_is_noticed(run, name):
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", "null", "", "[" * 100_000, '{"config": 5}'])
-def test_a_file_of_the_wrong_shape_is_one_line(run, content):
+def test_a_file_of_the_wrong_shape_is_a_one_line_error(run, content):
     folder, _ = run
     for name in ("config.json", "result.json"):
         (folder / name).write_text(content)

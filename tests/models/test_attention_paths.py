@@ -123,7 +123,7 @@ def test_initial_weights_have_the_stated_variance():
         assert (np.abs(value).max() <= 1 / 40**0.5) == (parameterization == "standard")
 
 
-def test_impossible_fields_and_inputs_raise_one_line():
+def test_impossible_fields_and_inputs_raise_one_line_errors():
     with pytest.raises(UserError, match=r"a number for each layer, such as \(2, 2\), got 2"):
         build(heads=2)
     with pytest.raises(UserError, match="3 hidden widths"):

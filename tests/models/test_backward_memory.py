@@ -79,6 +79,6 @@ def test_recomputed_activations_are_not_saved(params, scan):
     assert sizes[0] < sizes[1] < sizes[2] < size()
 
 
-def test_an_unknown_choice_of_remat_keep_raises_one_line():
+def test_an_unknown_choice_of_remat_keep_raises_a_one_line_error():
     with pytest.raises(UserError, match="Did you mean 'dense'"):
         build(remat_keep="dence")

@@ -99,7 +99,7 @@ def test_a_document_without_a_class_is_refused(monkeypatch):
         task.rows(TRAIN, np.arange(4), np.zeros(4, int))
 
 
-def test_impossible_options_raise_one_line():
+def test_impossible_options_raise_one_line_errors():
     with pytest.raises(UserError, match=r"leave task.documents at True"):
         DocumentClass(window=8, documents=False)
     with pytest.raises(UserError, match=r"unknown pool 'lst'. Did you mean 'last'"):

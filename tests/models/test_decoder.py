@@ -138,7 +138,7 @@ def test_shaped_activation_keeps_the_second_moment():
     np.testing.assert_allclose(shaped_leaky_relu(16)(-1.0) / shaped_leaky_relu(16)(1.0), -0.75)
 
 
-def test_impossible_fields_raise_one_line():
+def test_impossible_fields_raise_one_line_errors():
     cases = [
         (dict(heads=3), "3 heads do not divide the width 8"),
         (dict(heads=8), "even head dimension, got width 8 / 8 heads = 1"),
@@ -153,6 +153,6 @@ def test_impossible_fields_raise_one_line():
             decoder(**(SMALL | change))
 
 
-def test_a_sequence_longer_than_the_model_raises_one_line():
+def test_a_sequence_longer_than_the_model_raises_a_one_line_error():
     with pytest.raises(UserError, match="at most 7 tokens, got 8"):
         decoder(**SMALL).init(jax.random.key(0), jnp.zeros((1, 8), int))

@@ -115,7 +115,7 @@ def test_a_block_follows_the_equations():
     np.testing.assert_allclose(jax.jit(block.apply)({"params": params}, x_1xTxN)[0], y, atol=1e-5)
 
 
-def test_initial_variances():
+def test_initial_weights_have_their_variances():
     width, x_1xTxN = 512, jnp.ones((1, 2, 512))
     numbers = {"sigma_v2": 0.2, "sigma_w2": 0.3, "sigma_b2": 0.04}
     spec = EncoderSpec(**VECTORS, width=512, heads=8, beta=beta(0.5), **numbers)
@@ -180,7 +180,7 @@ def test_the_conversion_of_kernels_by_head_keeps_the_function():
     np.testing.assert_allclose(result, logits, rtol=1e-5, atol=1e-6)
 
 
-def test_a_sequence_longer_than_the_model_raises_one_line(small):
+def test_a_sequence_longer_than_the_model_raises_a_one_line_error(small):
     model, params, _ = small
     with pytest.raises(UserError, match="at most 8 tokens, got 9"):
         model.apply({"params": params}, jnp.zeros((1, 9), jnp.int32))

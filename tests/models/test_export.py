@@ -79,7 +79,7 @@ def test_a_folder_has_the_weights_under_llamas_names(case, tmp_path):
         (dict(act="relu", use_norm=False), "has no norms, and has another activation"),
     ],
 )
-def test_a_model_that_is_not_a_llama_raises_one_line(fields, message, tmp_path):
+def test_a_model_that_is_not_a_llama_raises_a_one_line_error(fields, message, tmp_path):
     with pytest.raises(UserError, match=message):
         exporting.export(decoder(**SIZES, **fields), {}, tmp_path / "out")
 

@@ -1,4 +1,4 @@
-"""GGUF files: weights, logits and tokens equal those of transformers; bad files raise one line."""
+"""GGUF files: weights, logits and tokens equal those of transformers; bad files are errors."""
 
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def refused(file, message):
     assert "\n" not in str(error.value)
 
 
-def test_bad_files_raise_one_line(llama, tmp_path):
+def test_bad_files_raise_one_line_errors(llama, tmp_path):
     content, bad = llama.read_bytes(), tmp_path / "bad.gguf"
 
     def check(changed, message):

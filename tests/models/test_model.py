@@ -1,4 +1,4 @@
-"""A model that breaks the protocol raises one line before a wrong loss is computed."""
+"""A model that breaks the protocol is a one-line error before a wrong loss is computed."""
 
 import functools
 from types import SimpleNamespace
@@ -155,12 +155,12 @@ def test_a_model_that_ignores_positions_is_refused_with_both_shapes():
         ((8, 1), (8, 1), 0, r"\(8,\) \(examples\), got \(8, 1\)"),
     ],
 )
-def test_logits_of_a_wrong_shape_raise_one_line(logits, targets, vocab_size, message):
+def test_logits_of_a_wrong_shape_raise_one_line_errors(logits, targets, vocab_size, message):
     with pytest.raises(UserError, match=message):
         check_logits(jnp.zeros(logits), targets, vocab_size)
 
 
-def test_a_model_without_positions_or_spec_raises_one_line():
+def test_a_model_without_positions_or_spec_raises_a_one_line_error():
     with pytest.raises(
         UserError, match=r"WithoutPositions must be called as \(tokens, positions=None\)"
     ):
@@ -193,7 +193,7 @@ def test_a_task_of_vectors_needs_one_number_for_each_example():
         ("depth_alpha", "x", "DecoderSpec.depth_alpha must be a number, got 'x'"),
     ],
 )
-def test_a_number_of_the_wrong_type_is_one_line(name, value, message):
+def test_a_number_of_the_wrong_type_is_a_one_line_error(name, value, message):
     numbers = SIZES | {"layers": 2, "heads": 2, "mlp_width": 16, name: value}
     with pytest.raises(UserError, match=message):
         decoder(**numbers)

@@ -72,7 +72,7 @@ def test_a_folder_and_a_zip_are_found(install, tmp_path):
     assert jaxformer.load("package:zip-model")[0].spec.vocab_size == 20
 
 
-def test_packages_without_weights_raise_one_line(install, weights):
+def test_packages_without_weights_raise_one_line_errors(install, weights):
     install("plain", {"data.txt": b""})
     install("two", {"a.gguf": weights, "b.gguf": weights})
     install("torn", {"m.gguf.part0": b"a", "m.gguf.part2": b"b"})

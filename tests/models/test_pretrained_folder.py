@@ -1,4 +1,4 @@
-"""Folders of safetensors: saving, loading, and one line for each defect."""
+"""Folders of safetensors: saving, loading, and a one-line error for each defect."""
 
 import json
 import re
@@ -50,7 +50,7 @@ def test_a_saved_folder_is_loaded(made, tmp_path, monkeypatch):
         np.testing.assert_array_equal(paths.flatten(again)[path], leaf)
 
 
-def test_dtype_and_place(made):
+def test_parameters_are_loaded_in_the_dtype_and_place_that_are_asked_for(made):
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     seen = []
 
@@ -130,7 +130,7 @@ HOSTILE = {
 }
 
 
-def test_damaged_files_raise_one_line(copy):
+def test_damaged_files_raise_one_line_errors(copy):
     for content in HOSTILE.values():
         (copy / "model.safetensors").write_bytes(content)
         refused(copy, r"model.safetensors is not a complete safetensors file: ")
@@ -141,7 +141,7 @@ def test_a_file_without_tensors(copy):
     refused(copy, r"lacks .*(wte|embed).*, .* and \d+ more\.")
 
 
-def test_truncated_files_raise_one_line(copy):
+def test_truncated_files_raise_one_line_errors(copy):
     whole = (copy / "model.safetensors").read_bytes()
     (copy / "model.safetensors").write_bytes(whole[:-8])
     refused(copy, r"model.safetensors is not a complete safetensors file: ")
@@ -183,7 +183,7 @@ def test_an_integer_tensor_is_refused(copy):
 
 
 @pytest.mark.parametrize("dtype", ["banana", "int32", "float8_e4m3fn", "S5"])
-def test_an_unsupported_dtype_raises_one_line(copy, dtype):
+def test_an_unsupported_dtype_raises_a_one_line_error(copy, dtype):
     with pytest.raises(UserError, match="dtype must be one of float16, bfloat16"):
         load_folder(copy, dtype)
     with pytest.raises(UserError, match="float64 needs JAX_ENABLE_X64"):
@@ -213,7 +213,7 @@ def test_an_index_lists_files_of_its_folder(copy):
     refused(copy, "must contain an object, got list")
 
 
-def test_a_config_that_is_not_an_object_raises_one_line(copy):
+def test_a_config_that_is_not_an_object_raises_a_one_line_error(copy):
     changed(copy, vocab_size="many")
     refused(copy, "config.json: vocab_size must be a whole number, got 'many'")
     changed(copy, vocab_size=24, model_type="gpt3")
@@ -233,12 +233,12 @@ def test_a_config_that_is_not_an_object_raises_one_line(copy):
                        "long_factor": [1.0]}}, "longrope needs 2 short"),
     ],
 )  # fmt: skip
-def test_an_unsupported_field_raises_one_line(tmp_path, kind, fields, message):
+def test_an_unsupported_field_raises_a_one_line_error(tmp_path, kind, fields, message):
     changed(tiny.save(CONFIGS[kind], tmp_path, vocab=24), **fields)
     refused(tmp_path, message)
 
 
-def test_a_missing_field_raises_one_line(tmp_path):
+def test_a_missing_field_raises_a_one_line_error(tmp_path):
     tiny.save("gpt2", tmp_path, vocab=24)
     config = json.loads((tmp_path / "config.json").read_text())
     del config["n_layer"]
@@ -261,7 +261,7 @@ def test_a_killed_save_leaves_a_file_that_is_known_as_temporary(tmp_path, monkey
     assert TEMPORARY_NAME.fullmatch(written[0])[1] == "model.safetensors"
 
 
-def test_saving_without_safetensors_is_one_line_and_writes_nothing(tmp_path, monkeypatch):
+def test_saving_without_safetensors_is_a_one_line_error_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "safetensors", None)
     with pytest.raises(UserError, match=r"needs the package safetensors: pip install 'jaxformer"):
         save_folder(tmp_path / "new", *tiny.tiny("gpt2", 24))

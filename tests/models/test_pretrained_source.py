@@ -17,8 +17,8 @@ BAD = (None, True, -1, 0, 2.5, 1e30, 10**30, float("nan"), "x", "9", [], [1], {}
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
-def test_wrong_values_of_any_field_raise_one_line(kind):
-    """Whatever a config.json contains, the loader returns a model or raises one line."""
+def test_wrong_values_of_any_field_raise_one_line_errors(kind):
+    """Whatever a config.json contains, the loader returns a model or a one-line error."""
     config = CONFIGS[kind] | {"vocab_size": 24}
     scaling = config.get("rope_scaling") or {}
     cases = [{name: bad} for name in (*config, "rope_scaling") for bad in BAD]
@@ -47,7 +47,7 @@ def test_wrong_values_of_any_field_raise_one_line(kind):
         ("", "org/name at revision 'step1' has no safetensors on the hub, and pickles are refused"),
     ],
 )
-def test_errors_of_the_hub_raise_one_line(monkeypatch, tmp_path, kind, message):
+def test_errors_of_the_hub_raise_one_line_errors(monkeypatch, tmp_path, kind, message):
     from huggingface_hub import errors
 
     def answer(*_, **__):
@@ -95,7 +95,7 @@ def test_pieces_are_the_tokens_inside_a_text(tmp_path):
     assert text_tokenizer.encode("Spain") == [vocab["▁Spain"]]
 
 
-def test_odd_sources_are_one_line(tmp_path, monkeypatch):
+def test_odd_sources_are_one_line_errors(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     (tmp_path / "model/config.json").mkdir(parents=True)

@@ -109,7 +109,7 @@ def test_captured_attention_weights_are_causal_probabilities():
         np.testing.assert_array_equal(jnp.triu(weights, 1), 0)
 
 
-def test_impossible_fields_and_too_long_sequences_raise_one_line():
+def test_impossible_fields_and_too_long_sequences_raise_one_line_errors():
     bad = {
         "Did you mean 'linear'": {"feed_forward": ("lineer",)},
         r"an F for each layer, .* got \(\)": {"feed_forward": ()},

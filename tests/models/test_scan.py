@@ -68,7 +68,7 @@ def test_logits_and_gradients_are_equal(pair, scored, remat):
             assert np.abs(leaf).max() > 1e-3
 
 
-def test_captures_are_equal(pair):
+def test_a_scanned_model_has_the_captures_of_its_blocks(pair):
     """Captures have all addresses and values of the unscanned model."""
     plain, scanned, params = pair
     assert set(names(scanned, params, TOKENS)) == set(names(plain, params, TOKENS))

@@ -31,7 +31,7 @@ def test_the_toy_copies_and_shows_its_attention(tmp_path, monkeypatch):
     assert toy.load_toy("toy:copy")[2] == config
 
 
-def test_a_wrong_toy_is_one_line():
+def test_a_wrong_toy_is_a_one_line_error():
     with pytest.raises(UserError, match="induction"):
         jaxformer.load("toy:inductoin")
     with pytest.raises(UserError, match="takes no further arguments"):

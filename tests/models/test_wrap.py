@@ -117,7 +117,7 @@ def test_an_nnx_module_gives_its_own_outputs_under_string_paths():
         (3, "takes a Flax Linen or NNX module, .* got int"),
     ],
 )
-def test_a_module_that_does_not_fit_gets_one_line(module, message):
+def test_a_module_that_does_not_fit_gets_a_one_line_error(module, message):
     tokens = jnp.zeros((2, 7), jnp.int32)
     with pytest.raises(UserError, match=message) as error:
         model = wrap(module, **SIZES)

@@ -78,8 +78,8 @@ def test_the_products_of_a_tpu_do_not_count_their_padding():
 
 def test_a_gpu_takes_the_sum_over_its_operations_and_a_tpu_the_longest_resource():
     card = CARDS["h100"]
-    product = Operation("products", "bf16", card.bfloat16_rate, 0.0, 2, False)  # 2 times 1 s
-    pointwise = Operation("elementwise", "bf16", 0.0, card.memory_bandwidth, 1, False)  # 1 s
+    product = Operation("products", "bf16", card.bfloat16_rate, 0.0, 2)  # 2 times 1 s
+    pointwise = Operation("elementwise", "bf16", 0.0, card.memory_bandwidth, 1)  # 1 s
     classes = roofline.class_times(card, [product, pointwise], links=0.25)
     assert [(part.kind, part.bound, part.count) for part in classes] == [
         ("products", 2.0, 2),
@@ -104,9 +104,9 @@ def test_the_forecast_names_the_largest_part_that_a_setting_avoids():
 
     card = CARDS["h100"]
     steps = [
-        Operation("stacking of a scan", "bf16", 0.0, card.memory_bandwidth, 1, False),
-        Operation("attention weights", "f32", 0.0, 2 * card.memory_bandwidth, 1, False),
-        Operation("products", "f32", card.float32_rate, 0.0, 1, True),
+        Operation("stacking of a scan", "bf16", 0.0, card.memory_bandwidth, 1),
+        Operation("attention weights", "f32", 0.0, 2 * card.memory_bandwidth, 1),
+        Operation("products", "f32", card.float32_rate, 0.0, 1, "rematted_computation/dot"),
     ]
     named = {
         saving.setting: saving.seconds
@@ -163,6 +163,38 @@ def test_blocks_one_after_the_other_stack_nothing_and_a_scan_stacks_less_with_re
     )
     # Zeros to which gradients of embeddings are added stay.
     assert unrolled < 4 * activation < with_remat < scan / 2
+
+
+def backward_products(text, of):
+    """The number of compiled products of the backward pass that belong to a module."""
+    return sum(
+        step.times
+        for step in operations(hlo.parse(text))
+        if step.flops and "transpose(" in step.name and f"/{of}" in step.name
+    )
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_the_gradient_of_a_frozen_kernel_has_no_product(dtype):
+    """Frozen queries and keys pass on a gradient, and blocks below the first trained one none."""
+    sizes = dict(vocab_size=64, length=8, width=16, layers=2, heads=2, mlp_width=32)
+    model, task = decoder(**sizes, dtype=dtype), TokenTask(8, vocab_size=64)
+    rules = (
+        ("(embed|block_0)/.*", "frozen"),
+        (".*/(query|key)/.*", "frozen"),
+        (".*", "train"),
+    )
+    found = {}
+    for name, partition in {"all": ((".*", "train"),), "part": rules}.items():
+        _, text = compiled_texts(task, model, partition)
+        found[name] = [
+            backward_products(text, of)
+            for of in ("block_0", "block_1/attn/attn._queries_keys", "block_1/mlp")
+        ]
+    # A kernel has two products, its own gradient and that of its inputs; attention has four more.
+    assert found["all"] == [7 * 2 + 4, 2 * 2, 3 * 2], found
+    # The norm before queries and keys is trained, so the gradient of their inputs remains.
+    assert found["part"] == [0, 2 * 1, 3 * 2], found
 
 
 def test_a_refused_target_says_which_variable_to_set(monkeypatch):

@@ -40,7 +40,7 @@ LLAMA = {
 }
 
 
-def test_wrong_targets_are_one_line():
+def test_wrong_targets_are_one_line_errors():
     messages = {
         "v9:4x4": "unknown target 'v9'. The choices are: a100, cpu, h100",
         "v5e": "a target is CARD:TOPOLOGY",
@@ -61,7 +61,9 @@ def test_wrong_targets_are_one_line():
     assert names == list(targets.EXAMPLES)
 
 
-def test_flags_that_exclude_each_other_and_missing_compilers_are_one_line(capsys, monkeypatch):
+def test_flags_that_exclude_each_other_and_missing_compilers_are_one_line_errors(
+    capsys, monkeypatch
+):
     monkeypatch.setattr(targets.importlib.util, "find_spec", lambda name: None)
     cases = {
         ("--measure", "--target=cpu:8"): "give one of them",

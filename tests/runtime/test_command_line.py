@@ -1,4 +1,4 @@
-"""The command line: both spellings of a value, types, repeated flags, errors of one line."""
+"""The command line: both spellings of a value, types, repeated flags, one-line errors."""
 
 import argparse
 import os
@@ -33,7 +33,7 @@ def test_both_spellings_of_a_value():
         assert args.grid == ["a=1", "b=2"]
 
 
-def test_fields_are_gathered():
+def test_flags_of_config_fields_are_gathered():
     arguments = ["--config.a.b=1", "--config.c", "(('.*', 'train'),)", "--config.d", "-1"]
     args = parser(fields=True).parse_args(arguments)
     assert args.fields == {"a.b": "1", "c": "(('.*', 'train'),)", "d": "-1"}
@@ -47,7 +47,7 @@ def test_words_may_stand_between_flags():
     assert args.folders == ["a", "b", "c"]
 
 
-def test_wrong_flags():
+def test_wrong_flags_are_one_line_errors():
     cases = [
         (["--papr=x"], "unknown flag '--papr=x'. Did you mean '--paper'? The flags are --help, "),
         (["--papr", "x"], "unknown flag '--papr'. Did you mean '--paper'?"),
@@ -71,7 +71,7 @@ def test_wrong_flags():
         assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_wrong_fields():
+def test_wrong_fields_are_one_line_errors():
     for arguments, message in (
         (["--config.a=1", "--config.a=2"], "--config.a is given 2 times."),
         (["--config.a"], "--config.a needs a value."),
@@ -82,7 +82,7 @@ def test_wrong_fields():
         assert message in str(error.value)
 
 
-def test_times():
+def test_a_time_may_have_any_unit():
     times = {"90s": 90, "30m": 1800, "1.5h": 5400, "2h30m": 9000, "5": 300, "1d": 86400}
     assert {text: seconds(text) for text in times} == times
     for text in ("", "m", "-5m", "0s", "soon", "5 parsecs", "nanm", "1e999h"):
@@ -119,7 +119,7 @@ def test_a_command_returns_an_exit_code_and_prints_errors_in_one_line(capsys):
         (UserError("two\nlines \x1b[2J"), 2, "two lines ?[2J"),
     ],
 )
-def test_errors_that_end_a_command_are_one_line(capsys, error, code, message):
+def test_errors_that_end_a_command_have_one_line(capsys, error, code, message):
     @command
     def main(argv):
         raise error
@@ -138,7 +138,7 @@ def test_an_unexpected_error_keeps_its_traceback():
         main([])
 
 
-def test_devices_that_jax_does_not_find_are_one_line(capsys, monkeypatch):
+def test_devices_that_jax_does_not_find_are_a_one_line_error(capsys, monkeypatch):
     """JAX_PLATFORMS=cuda without its plugin makes JAX raise an AssertionError without a message."""
 
     def fail_as_jax_does():
@@ -197,7 +197,7 @@ def test_a_command_ends_well_if_its_output_is_not_read(shell, code, stderr):
 @pytest.mark.parametrize(
     "imports", ["import experiments", "import sys; sys.argv[0] = '-m'; import theory"]
 )
-def test_an_interrupt_while_importing_is_one_line(imports):
+def test_an_interrupt_while_importing_prints_one_line(imports):
     code = f"{imports}\nraise KeyboardInterrupt"
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     arguments = [sys.executable, "-c", code]

@@ -132,7 +132,7 @@ def test_the_same_figure_has_the_same_bytes(ending, begins, tmp_path):
     assert one == other and one.startswith(begins)
 
 
-def test_a_file_that_cannot_be_written_is_one_line(tmp_path):
+def test_a_file_that_cannot_be_written_is_a_one_line_error(tmp_path):
     with pytest.raises(UserError, match=r"must end in one of .png, .pdf, .svg; got 'a.gif'"):
         figure_style.save(drawn(figure_style.COLUMN, 1), Path("a.gif"))
     with pytest.raises(UserError, match=r"cannot write the figure .*no/a.png: No such file"):

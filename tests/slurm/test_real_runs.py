@@ -130,7 +130,7 @@ def test_a_batch_script_without_srun_runs_alone(python, cluster, tmp_path):
         ("[more]\nno-such-flag = '1'\n", "Slurm does not accept the jobs: "),
     ],
 )
-def test_what_the_cluster_lacks_is_one_line(lines, message, python, options, tmp_path):
+def test_what_the_cluster_lacks_is_a_one_line_error(lines, message, python, options, tmp_path):
     arguments = [*tiny(), "--grid=model.layers=1,2", f"--workdir={tmp_path}/sweep"]
     code, output = python(SWEEP, *arguments, "--executor=slurm", options(lines))
     error = [line for line in output.splitlines() if line.startswith("error: ")]
@@ -138,7 +138,7 @@ def test_what_the_cluster_lacks_is_one_line(lines, message, python, options, tmp
     assert "Traceback" not in output and "sbatch: error" not in output
 
 
-def test_a_full_queue_is_one_line(python, tmp_path, options):
+def test_a_full_queue_is_a_one_line_error(python, tmp_path, options):
     """The cluster accepts three jobs; sbatch itself waits two minutes for room."""
     with daemons.running(nodes=2, most=3) as small:
         python.environment = python.environment | {"SLURM_CONF": str(small.folder / "slurm.conf")}

@@ -13,7 +13,7 @@ from jaxformer.models.decoder import decoder
 from jaxformer.models.pretrained.text import TokenIds
 from jaxformer.models.recall import recall
 from jaxformer.studies.anatomy import inside, layer_facts
-from jaxformer.studies.anatomy.inside import agreement, effect_of, interval, measure
+from jaxformer.studies.anatomy.inside import effect_of, interval, measure
 from jaxformer.studies.anatomy.pairs import pairs_of_batch, pairs_of_task, read_pairs
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.task import Batch
@@ -82,8 +82,6 @@ def test_a_planted_head_is_found_and_a_useless_head_is_not(examined):
             ]
             assert found.value > 10 * max(others), method
     assert by_part["block_1/attn", "rank 1 %"].value > 1 + by_part["block_0/mlp", "rank 1 %"].value
-    agreed = agreement(examined.effects)
-    assert agreed["block_1/attn/head_1"] is True and agreed["block_1/attn/head_2"] is None
     # Only a patch into the corrupted prompt undoes the whole difference.
     patched = by_part["block_1/attn/head_1", "patching"].value
     np.testing.assert_allclose(patched, examined.score - examined.corrupted, rtol=0.05)
@@ -171,7 +169,7 @@ def test_a_recall_model_has_attention_and_mlps(pairs):
     assert by_part["block_1/mlp", "path patching"] == by_part["block_1/mlp", "patching"]
 
 
-def test_bad_pairs_end_with_one_line(tmp_path, planted, pairs):
+def test_bad_pairs_end_with_a_one_line_error(tmp_path, planted, pairs):
     def read(*lines):
         file = tmp_path / "pairs.tsv"
         file.write_text("\n".join("\t".join(line) for line in lines))

@@ -14,8 +14,7 @@ import pytest
 
 from jaxformer.core.errors import UserError
 from jaxformer.studies.anatomy import components, drawing, judge
-from jaxformer.studies.anatomy.effect import Effect
-from jaxformer.studies.anatomy.inside import Inside
+from jaxformer.studies.anatomy.inside import Effect, Inside
 from jaxformer.studies.anatomy.layer_facts import KernelFacts, LayerFacts
 from jaxformer.studies.anatomy.parts import FIXED_MIXING, FROZEN, ONLY, REMOVED, Variant
 from jaxformer.studies.anatomy.report import Report
@@ -90,6 +89,8 @@ def test_the_page_is_one_small_file_with_every_decided_sentence(report):
         assert len(re.findall(rf'<input type="radio" name="{name}"', page)) == ids
     assert "Not measured: direct" in page and "Rank: fine." in page
     assert page.count("<h1>") == 1
+    # A browser runs no script in it, whatever a name contains.
+    assert "default-src 'none'" in page and "script-src" not in page
     # Both kinds of sentences have their heading, and the trivial predictor is called guessing.
     training, changed = (
         page.index("Trained with one part changed"),
@@ -105,7 +106,7 @@ def test_the_page_of_a_published_model_begins_with_its_effects(report):
     page = Report("model", inside=report.inside, maps=report.maps, tokens=report.tokens).to_html()
     assert page.index("Attention of block 1, replaced") < page.index('name="effects"')
     assert page.index('name="effects"') < page.index("<h2>")
-    for text in ("works against the answer", 'class="first model"', "<th>head 0</th>"):
+    for text in ("works against the answer", 'class="first model"', ">head 0</th>"):
         assert page.count(text) == 1, text
 
 
@@ -120,10 +121,30 @@ def test_the_drawing_shows_losses_that_were_decided_only(report):
     inner, outer = boxes["queries and keys"], boxes["attention"]
     assert outer.x < inner.x and inner.x + inner.width < outer.x + outer.width
     assert outer.y < inner.y and inner.y + inner.height < outer.y + outer.height
-    figure = report.plot()
-    assert len(figure.axes[0].patches) == len(boxes)
-    texts = [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_the_picture_is_the_drawing_with_its_own_colours_and_the_sentences(report, tmp_path):
+    picture = report.plot(tmp_path / "anatomy.svg")
+    assert (tmp_path / "anatomy.svg").read_text() == picture
+    root = ET.fromstring(picture)
+    name = "{http://www.w3.org/2000/svg}"
+    classes = [mark.get("class", "") for mark in root.iter(f"{name}rect")]
+    boxes = drawing.draw(report.training, layers=2).boxes
+    assert sum(text.startswith("box ") for text in classes) == len(boxes)
+    texts = [text.text for text in root.iter(f"{name}text")]
+    assert texts[0] == "Anatomy of Sort & <count>"
     assert any(text.startswith("Without attention the network is worse") for text in texts)
+    # Nothing is outside of the picture, which needs no style sheet of a page.
+    width, height = (float(size) for size in root.get("viewBox").split()[2:])
+    assert all(
+        float(mark.get("y", 0)) + float(mark.get("height", 0)) + drawing.HEADING_HEIGHT <= height
+        for mark in root.find(f"{name}g")
+    )
+    assert width > drawing.WIDTH and "--lost" in root.find(f"{name}style").text
+    # Its style sheet does not reach into the notebook that shows it.
+    assert "<style" not in report._repr_html_() and "data:image/svg+xml" in report._repr_html_()
+    with pytest.raises(UserError, match=r"anatomy\.svg, got .*x\.png"):
+        report.plot(tmp_path / "x.png")
     with pytest.raises(UserError, match="no"):
         Report("model").plot()
 
@@ -151,7 +172,7 @@ def test_files_have_all_comparisons(report, tmp_path):
         "anatomy.html",
         "anatomy.json",
         "anatomy.csv",
-        "anatomy.png",
+        "anatomy.svg",
     ]
     record = json.loads((tmp_path / "anatomy.json").read_text())
     assert len(record["table"]) == len(SHIFTS) and len(record["effects"]) == 5

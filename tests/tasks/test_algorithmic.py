@@ -160,6 +160,6 @@ def test_dyck_hard_strings_have_equal_counts_but_are_not_balanced():
         (lambda: Dyck(pairs=0), "pairs of dyck must be at least 1"),
     ],
 )
-def test_wrong_options(make, message):
+def test_wrong_options_are_one_line_errors(make, message):
     with pytest.raises(UserError, match=message):
         make()

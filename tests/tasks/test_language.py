@@ -194,7 +194,7 @@ def test_masks_by_slow_python(masking):
         ),
     ],
 )
-def test_wrong_text_is_one_line(fields, message):
+def test_wrong_text_is_a_one_line_error(fields, message):
 
     with pytest.raises(UserError, match=message):
         NextToken(**fields)

@@ -84,7 +84,7 @@ def test_fixed_order_keeps_classes_and_labels():
     assert 10 < held.targets.sum() < 40
 
 
-def test_scores_and_baselines(batch):
+def test_scores_take_the_sign_and_baselines_beat_guessing(batch):
     f = np.where(batch.targets[:, 0] == 1, 0.5, 1.0)
     scores = TASK.metrics(f, batch)
     np.testing.assert_allclose(scores["loss"].value, np.where(batch.targets[:, 0] == 1, 0.25, 4))
@@ -152,7 +152,7 @@ def test_folders_of_equal_names_in_several_places_are_classes_of_their_own(folde
     assert images.load("folder", single, size=16).classes == whole.classes[2:]
 
 
-def test_bad_images_are_one_line(folder, tmp_path, monkeypatch):
+def test_bad_images_are_one_line_errors(folder, tmp_path, monkeypatch):
     def load(*paths, **kwargs):
         with pytest.raises(UserError) as caught:
             images.load("folder", [str(p) for p in paths], **kwargs)

@@ -90,7 +90,7 @@ def test_the_authors_noise_and_drawn_triggers():
 
 
 @pytest.mark.parametrize("reading", ["rarer", "more"])
-def test_synthetic_ioi(reading):
+def test_synthetic_ioi_has_three_triggers_and_its_share_of_noise(reading):
     task = SyntheticIOI(n_symbols=9, context=12, alpha=0.25, reading=reading)
     batch, q = draw(task, 2000), 8
     noise = batch.targets[:, -1] == task.noise_token
@@ -104,7 +104,7 @@ def test_synthetic_ioi(reading):
     assert (counts[np.arange(2000), expected][~noise] == times).all()
 
 
-def test_wrong_settings(tmp_path):
+def test_wrong_settings_are_one_line_errors(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("aaab")
     empty = tmp_path / "empty.txt"

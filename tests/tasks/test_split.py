@@ -45,13 +45,13 @@ def same_law(counted) -> float:
     return chi2_contingency(table[:, table.sum(0) > 0]).pvalue
 
 
-def test_all_sets_have_one_law_of_lengths(by_hash):
+def test_all_sets_have_one_distribution_of_lengths(by_hash):
     name, _, parts = by_hash
     assert same_law([LENGTHS[name](batch) for batch in parts.values()]) > 0.01
 
 
 @pytest.mark.parametrize("name", [pytest.param("addition", marks=pytest.mark.slow), "hops"])
-def test_sets_of_one_length_have_one_law_too(name):
+def test_sets_of_one_length_have_one_distribution_too(name):
     _, parts = sets(OTHERS[name], split="hash")
     assert same_law([LENGTHS[name](batch) for batch in parts.values()]) > 0.01
     answers = [np.asarray(batch.targets)[:, -3] for batch in parts.values()]
@@ -60,12 +60,12 @@ def test_sets_of_one_length_have_one_law_too(name):
     assert all(not one & other for one, other in itertools.combinations(rows, 2))
 
 
-def test_redrawing_is_another_law():
+def test_redrawing_changes_the_distribution():
     _, parts = sets(TASKS["dyck"])
     assert same_law([LENGTHS["dyck"](batch) for batch in parts.values()]) < 1e-9
 
 
-def test_short_examples_have_one_law_of_answers(by_hash):
+def test_short_examples_have_one_distribution_of_answers(by_hash):
     name, _, parts = by_hash
     answers, short = [], {"dyck": 6, "retrieval": 1}[name]
     for batch in parts.values():
@@ -111,13 +111,13 @@ def test_a_finite_training_set_holds_no_held_out_example():
         (dict(split="hash", test_share=0.9, validation_share=0.1), "a sum below 1"),
     ],
 )
-def test_a_split_that_leaves_a_set_empty_is_one_line(settings, message):
+def test_a_split_that_leaves_a_set_empty_is_a_one_line_error(settings, message):
     with pytest.raises(UserError) as error:
         make_source(TASKS["dyck"], DataSettings(**settings), 8)
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_task_too_small_for_its_split_is_one_line(monkeypatch):
+def test_a_task_too_small_for_its_split_is_a_one_line_error(monkeypatch):
     monkeypatch.setattr(Dyck, "is_common", lambda self, example: jnp.zeros((), bool))
     tiny = make_source(
         Dyck(pairs=1),

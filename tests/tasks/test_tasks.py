@@ -114,7 +114,7 @@ def test_scored_positions_gathers_what_counts():
         (lambda: Retrieval(max_pairs=3.5), "Retrieval.max_pairs must be a whole number, got 3.5"),
     ],
 )
-def test_wrong_options(make, message):
+def test_wrong_options_are_one_line_errors(make, message):
     with pytest.raises(UserError, match=message):
         make()
 

@@ -170,7 +170,7 @@ SUMS = [1589, 1422, 116, 66]
         (b"abc\xff", "is not UTF-8: byte 3"),
     ],
 )
-def test_a_wrong_corpus_is_one_line(tmp_path, content, message):
+def test_a_wrong_corpus_is_a_one_line_error(tmp_path, content, message):
     path = tmp_path / "text.txt"
     if content is not None:
         path.write_bytes(content)
@@ -186,7 +186,7 @@ def test_a_long_text_is_prepared_and_not_compiled(tmp_path, monkeypatch):
         CausalText(text=str(tmp_path / "text.txt"), window=4)
 
 
-def test_wrong_options():
+def test_wrong_options_are_one_line_errors():
     with pytest.raises(UserError, match="cannot read the text '/': Is a directory"):
         CausalText(text="/")
     for message, fields in {

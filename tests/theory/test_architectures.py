@@ -99,7 +99,7 @@ def test_moments_match_the_models_activations():
         assert kernel[0, 1] == pytest.approx(float(function(jnp.asarray(c))), rel=1e-6)
 
 
-def test_positions_in_cells():
+def test_positions_are_grouped_into_few_cells():
     exact, grouped = cells_of(8, True), cells_of(1000, True)
     assert exact.count_K.tolist() == [1] * 8
     assert np.array_equal(exact.seen_KxJ, np.tril(np.ones((8, 8))))
@@ -159,7 +159,7 @@ def test_only_relevant_fields_change_the_signal():
     assert forward(flat, 64).entropy[0] > forward(strong, 64).entropy[0] + 0.1
 
 
-def test_zeros_stay_zeros():
+def test_weights_of_zero_give_states_of_zero():
     predicted = forward(network(std=0.0), 16)
     assert not predicted.norm.any() and np.isfinite(predicted.cosine).all()
 
@@ -181,6 +181,6 @@ def test_an_architecture_has_every_field_of_a_block():
         ({"std_o": None, "head_width": 8}, "must fill the width"),
     ],
 )
-def test_bad_numbers(changes, message):
+def test_wrong_numbers_are_one_line_errors(changes, message):
     with pytest.raises(UserError, match=message):
         network(**changes)

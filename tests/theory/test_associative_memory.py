@@ -109,7 +109,7 @@ def test_the_coordinates_follow_the_printed_flow():
         np.testing.assert_allclose(value, formula, atol=1e-8)
 
 
-def test_truncations_by_svd():
+def test_truncations_equal_those_of_the_svd():
     """Closed forms of each truncation that is independent of the basis, against the SVD of W."""
     for n, a, b in ((2, -5.0, -0.8), (4, -10.5, -0.85), (4, -2.9, -1.0), (3, -6.0, -0.9)):
         correct = -((n - 1) * a + b) / (n + 1)
@@ -159,7 +159,7 @@ def crossing_time(alpha, n):
 
 
 @pytest.mark.slow
-def test_crossing_times():
+def test_crossing_times_agree_with_the_first_order():
     """The first-order time is C exp(n |b|/(n - 1 - sqrt(n + 1))), b = log(alpha/(1-alpha))."""
     golden = GOLDEN["rank"]
     assert abs(crossing_time(0.3, 4) - golden["n4_alpha03_crossing"]) < 1
@@ -171,7 +171,7 @@ def test_crossing_times():
 
 
 @pytest.mark.parametrize("dimension", [12, pytest.param(8, marks=pytest.mark.slow)])
-def test_figure_18(dimension):
+def test_random_embeddings_have_the_losses_of_figure_18(dimension):
     keys = jax.random.split(jax.random.key(0), 20)
     losses = jax.vmap(lambda k: random_embedding(k, [2000], dimension=dimension))(keys)
     golden = GOLDEN["figure18"][f"d{dimension}"]
@@ -189,7 +189,7 @@ def test_flows_are_jit_and_vmap_safe():
     np.testing.assert_allclose(shuffled.a[::-1], direct.a, rtol=1e-12)
 
 
-def test_bad_input():
+def test_wrong_arguments_are_one_line_errors():
     bad = {
         r"alpha must be in \[0, 1\], got 1.5": {"alpha": 1.5},
         "times must be finite and at least 0": {"times": [-1.0]},

@@ -70,7 +70,7 @@ def test_both_phases_write_the_same_diagonal():
             np.testing.assert_allclose(signal, (1 - alpha) ** 2 / N**2, rtol=0.02)
 
 
-def test_noise_matrices():
+def test_the_noise_matrices_have_their_orders_in_the_number_of_tokens():
     alpha = 0.3
     out = {N: one_step.noise_matrices(N, 16 * N, alpha) for N in (32, 96)}
     for N, x in out.items():
@@ -88,7 +88,7 @@ def test_noise_matrices_have_the_stated_constants():
     np.testing.assert_allclose(x.B_token, c * (1 - alpha) * alpha / N**2, rtol=0.1)
 
 
-def test_noise_recursion():
+def test_the_noise_recursion_converges_and_overshoots_at_large_rates():
     N = 1000
     for alpha, rate, overshoot in ((0.3, 1.0, 0.0), (0.5, 1.0, 0.0), (0.3, 0.5, 0.0)):
         path, fixed = one_step.noise_recursion(rate / (alpha * (1 - alpha)), alpha, N, 300)

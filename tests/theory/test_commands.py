@@ -30,7 +30,7 @@ def answer(capsys, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
-def test_advise_regimes(capsys):
+def test_advise_names_the_regimes_of_figure_1(capsys):
     # The paper's four settings of figure 1.
     deep = ["--layers", "60", "--length", "64", "--beta", "0.02"]
     one = answer(capsys, *deep, "--alpha", "1")
@@ -287,7 +287,7 @@ WRONG = [
 ]
 
 
-def test_errors_are_one_line(tmp_path, monkeypatch, capsys):
+def test_errors_have_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     files = {"GPT2": '{"model_type": "gpt2"}', "LIST": "[1]", "BROKEN": "{", "BINARY": "\x00"}
     files |= {"MAMBA": '{"model_type": "mamba"}', "BERT": json.dumps(config_json.BERT)}

@@ -1,4 +1,4 @@
-"""Wrong arguments of the covariance SDE and of its networks raise errors of one line."""
+"""Wrong arguments of the covariance SDE and of its networks are one-line errors."""
 
 import jax
 import numpy as np

@@ -52,7 +52,7 @@ def test_drift_is_b_times_the_identity():
     np.testing.assert_allclose(cs.drift(both)[1], cs.drift(both[1]))
 
 
-def test_causal_drift():
+def test_the_causal_drift_of_a_token_is_that_of_the_tokens_before_it():
     phi = some_phi(5)
     drift = np.diag(cs.drift(phi, Mixing(causal=True)))
     for g in range(1, 6):
@@ -232,7 +232,7 @@ def test_euler_agrees_but_leaves_the_positive_cone():
     assert np.linalg.eigvalsh(rough)[:, 0].min() < -1e-3
 
 
-def test_saved_times():
+def test_saving_at_times_does_not_change_the_path():
     key, phi = jax.random.key(0), some_phi(3)
     end = cs.predict(key, phi, 0.4, 5, 8)
     on_grid = cs.predict(key, phi, 0.4, 5, 8, times=[0.0, 0.1, 0.3, 0.4])
@@ -260,7 +260,7 @@ def test_saving_does_not_change_the_networks():
     np.testing.assert_allclose(trajectory[:, 2], cs.measure(key, phi, 10, 4, 3), rtol=1e-12)
 
 
-def test_layers_of_measure():
+def test_measured_layers_include_the_input():
     key, phi = jax.random.key(0), some_phi(3)
     trajectory = cs.measure(key, phi, 10, 4, 3, layers=[0, 2, 4])
     assert trajectory.shape == (3, 3, 3, 3)

@@ -27,7 +27,7 @@ def test_theory_and_model_read_the_same_activation(tmp_path, name):
     assert describe(config | {"vocab_size": 20}).act == judged
 
 
-def test_well_known_models(tmp_path):
+def test_well_known_configs_become_their_architectures(tmp_path):
     bert = read(tmp_path, config_json.BERT)
     assert bert.length == 512 and bert.architecture.input_moments() == pytest.approx((1, 1 / 3))
     assert (
@@ -78,7 +78,7 @@ def test_a_bert_that_is_a_decoder_is_causal(tmp_path):
     assert forward(net, 64).entropy[0] < forward(net.replace(causal=False), 64).entropy[0] - 0.5
 
 
-def test_sliding_windows(tmp_path):
+def test_a_sliding_window_limits_the_length(tmp_path):
     mistral = config_json.LLAMA | {"model_type": "mistral", "sliding_window": 512}
     assert read(tmp_path, mistral).length == 512
     with pytest.raises(UserError, match=r"sliding_window: 512 .* --length 512 is possible"):

@@ -89,7 +89,7 @@ def chi_square(tokens_BxT, y_B, N, alpha) -> float:
     return float(chi2.sf(((observed - mean) ** 2 / mean).sum(), len(frequent)))
 
 
-def test_the_process_has_the_law_of_the_recall_task():
+def test_the_process_has_the_distribution_of_the_recall_task():
     """Both samplers pass a test that rejects a noise probability that is 0.02 off."""
     N, T, alpha, count = 3, 5, 0.4, 40_000
     task = Recall(N, T, alpha, scored="last", statistics="uniform")
@@ -117,7 +117,7 @@ def test_lemmas_e1_to_e7():
         np.testing.assert_allclose(printed.second[1:], limit.second[1:])
 
 
-def test_table_3():
+def test_the_first_step_has_the_limits_of_table_3():
     alpha = 0.3
     exact = one_step.first_step_table(4000, 20_000, alpha)
     limit = one_step.first_step_table_limit(4000, 20_000, alpha)
@@ -172,7 +172,7 @@ def test_gradients_at_zero_equal_autodiff(inputs):
 @pytest.mark.parametrize(
     "inputs", [one_step.INPUTS[0], pytest.param(one_step.INPUTS[1], marks=pytest.mark.slow)]
 )
-def test_margins(inputs):
+def test_measured_margins_agree_with_the_corrected_theorem(inputs):
     """Margins agree within 4 standard errors, and with the corrected theorem within 10 %."""
     N, T, m, alpha = 32, 64, 512, 0.5
     predicted, measured = one_step.margins(jax.random.key(3), N, T, m, alpha, inputs, 24)
@@ -223,7 +223,7 @@ def test_predicted_margins_against_the_reference(row):
         np.testing.assert_allclose(ratios, [golden[i], golden[2 + i]], rtol=0.015)
 
 
-def test_bad_input():
+def test_wrong_arguments_are_one_line_errors():
     key = jax.random.key(0)
     cases = {
         "alpha must be in": lambda: one_step.margins(key, 8, 8, 4, 1.2),

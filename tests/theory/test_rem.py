@@ -37,7 +37,7 @@ TWO_LENGTHS = [pytest.param(T, marks=[pytest.mark.slow] * (T in (2, 512))) for T
 
 
 @pytest.mark.parametrize("T", TWO_LENGTHS)
-def test_reference_rows(T):
+def test_self_overlaps_equal_the_reference(T):
     row = columns("row_stats", T)
     args = row["beta"], row["rho"], T
     np.testing.assert_allclose(rem.self_overlap(*args), row["Yq"], rtol=1e-6)
@@ -52,7 +52,7 @@ def test_reference_rows(T):
 @pytest.mark.parametrize(
     "T", [pytest.param(T, marks=[pytest.mark.slow] * (T != 64)) for T in LENGTHS]
 )
-def test_reference_pairs(T):
+def test_cross_overlaps_equal_the_reference(T):
     pair = columns("Yp", T)
     y_q, y_p = (f(pair["beta"], pair["rho"], T) for f in (rem.self_overlap, rem.cross_overlap))
     np.testing.assert_allclose(y_p, pair["Yp"], rtol=TOLERANCES["Yp_rel"])
@@ -116,7 +116,7 @@ def test_tables_are_the_integrals():
     assert rem.cross_overlap(9.0, 0.3, 64) == pytest.approx(pair, rel=2e-3)
 
 
-def test_limit():
+def test_the_limit_of_many_tokens_equals_the_paper():
     rows = REFERENCE["paper_inf"]
     beta, rho, beta_c, y = (np.array([r[k] for r in rows]) for k in ("beta", "rho", "beta_c", "Yq"))
     np.testing.assert_allclose(rem.critical_beta(rho), beta_c, rtol=1e-12)
@@ -145,7 +145,7 @@ def test_finite_size_exponent():
     assert np.log(paper[1] / paper[0]) / np.log(100) == pytest.approx(-1 + 0.16)
 
 
-def test_monte_carlo():
+def test_overlaps_and_entropy_agree_with_sampled_rows():
     T, beta, rho, n = 32, 1.2, 0.4, 40_000
     s = beta * np.sqrt(np.log(T) * (1 - rho))
     shared, *own = np.random.default_rng(0).normal(size=(3, n, T))
@@ -168,7 +168,7 @@ def test_monte_carlo():
     assert abs(y.mean() - float(rem.self_overlap_heuristic(beta, rho, T))) > 20 * y.std() / n**0.5
 
 
-def test_finite_head_dimension():
+def test_overlaps_of_narrow_heads_agree_with_sampled_queries():
     # Given q_t a row is Gaussian with the variance of |q_t|^2: sample both queries.
     T, beta, rho, d_head, n = 16, 1.8, 0.3, 8, 40_000
     rng = np.random.default_rng(1)
@@ -218,7 +218,7 @@ def test_gradients_and_shapes():
         assert f(1.0, 0.5, 64).shape == ()
 
 
-def test_bad_input():
+def test_wrong_arguments_are_one_line_errors():
     cases = [
         (lambda: rem.self_overlap(-0.1, 0.0, 64), "beta must be"),
         (lambda: rem.self_overlap(np.nan, 0.0, 64), "beta must be"),

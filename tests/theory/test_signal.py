@@ -42,7 +42,7 @@ def test_reference_critical_alpha():
         np.testing.assert_allclose(result, alpha, atol=2e-4)
 
 
-def test_reference_rest():
+def test_other_reference_numbers_are_reproduced():
     for row in REFERENCE["relu_f"]:
         assert float(relu_cosine(row["rho"])) == pytest.approx(row["f"], abs=1e-12)
     rows = REFERENCE["noresid_figC3"]
@@ -96,7 +96,7 @@ def test_tanh_fixed_points():
         assert result.stable.tolist() == [True, False]
 
 
-def test_any_activation():
+def test_an_activation_given_as_a_function_has_its_moments():
     q = jnp.asarray(1.7)
     exact_square, exact = second_moments("relu", q, jnp)
     square, series = second_moments(jax.nn.relu, q, jnp)
@@ -158,7 +158,7 @@ def test_gradients_are_finite(activation, T, overlaps):
     np.testing.assert_allclose(gradient[-1], jnp.stack(secant), rtol=1e-5, atol=1e-8)
 
 
-def test_bad_input():
+def test_wrong_arguments_are_one_line_errors():
     cases = [
         (lambda: signal.propagate(0.0, PAPER, 0), "depth must be"),
         (lambda: signal.propagate(1.5, PAPER, 2), "rho0 must be in"),

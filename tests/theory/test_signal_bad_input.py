@@ -18,7 +18,7 @@ def after(rho0=0.0, depth=2, T=None, **changes):
     return propagate(rho0, Block(**PAPER | changes), depth, T)
 
 
-def test_wrong_arguments():
+def test_wrong_arguments_are_one_line_errors():
     cases = [
         (lambda: rem.self_overlap("x", 0.0, 64), "beta must be numbers, got 'x'"),
         (lambda: rem.self_overlap("1", 0.0, 64), "beta must be numbers, got '1'"),

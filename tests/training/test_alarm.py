@@ -11,7 +11,7 @@ def members(*losses, chosen=True):
     ]
 
 
-def test_a_loss_above_the_unigram_predictor_is_one_line():
+def test_a_loss_above_the_unigram_predictor_is_a_one_line_warning():
     (line,) = alarms(members(3.7, 3.2, 3.4), {"unigram_loss": 3.31})
     assert "2 of 3 seeds" in line and "3.700" in line and "3.310" in line and "\n" not in line
 

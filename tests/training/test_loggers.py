@@ -104,30 +104,6 @@ def test_tensorboard_gets_every_number_and_the_first_step_to_replace(tmp_path, m
     assert calls == [("from", 20), ("loss", 0.5, 20), ("test/accuracy", 1.0, 20), "closed"]
 
 
-def test_trackio_gets_every_number_at_its_step(tmp_path, monkeypatch):
-    calls = []
-
-    class Run:
-        def log(self, metrics, step):
-            calls.append((metrics, step))
-
-        def finish(self):
-            calls.append("finished")
-
-    def init(project, **options):
-        calls.append((options["name"], options["resume"]))
-        return Run()
-
-    monkeypatch.setenv("TRACKIO_DIR", "/elsewhere")
-    monkeypatch.setitem(sys.modules, "trackio", types.SimpleNamespace(init=init))
-    logger = loggers.Trackio(tmp_path / "run", {})
-    logger.on_rows([{"step": 20, "loss": [0.5]}])
-    logger.on_result({"metrics": {"accuracy": {"mean": 1.0}, "none": {"mean": None}}, "steps": 20})
-    logger.close()
-    rows = [({"loss": 0.5}, 20), ({"test/accuracy": 1.0}, 20)]
-    assert calls == [("run", "allow"), *rows, "finished"]
-
-
 def test_a_profile_begins_and_ends_at_its_steps(tmp_path, monkeypatch, capsys):
     calls = []
     profiler = types.SimpleNamespace(
@@ -147,13 +123,13 @@ def test_a_profile_begins_and_ends_at_its_steps(tmp_path, monkeypatch, capsys):
     assert "step 40 was not passed" in capsys.readouterr().err
 
 
-def test_a_wrong_profile_is_one_line():
+def test_a_wrong_profile_is_a_one_line_error():
     for text in ("5", "a:b", "5:0", "-1:2", "1:2:3", "²:1", "1" * 30 + ":1"):
         with pytest.raises(UserError, match="must be START:STEPS"):
             loggers.parse_profile(text)
 
 
-def test_wrong_flags_of_loggers_are_one_line(monkeypatch, capsys):
+def test_wrong_flags_of_loggers_are_one_line_errors(monkeypatch, capsys):
     monkeypatch.setattr(loggers.importlib.util, "find_spec", lambda name: None)
     for flag, message in {
         "--track=tensorbord": "logger of --track 'tensorbord'. Did you mean 'tensorboard'",

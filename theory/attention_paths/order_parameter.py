@@ -115,7 +115,6 @@ def action(
     Args:
         layout: the shapes of the Bartlett factors.
         stored: the examples, as `store_examples` returns them.
-        labels_P: the labels.
         widths: (N_1 .. N_{L+1}).
         temperature: T > 0.
         theta: the Bartlett coordinates of U, a vector.

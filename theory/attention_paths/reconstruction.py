@@ -78,7 +78,6 @@ def draw_effective_weights(
         key: a random key.
         factor_Dxr: a factor of the order parameter.
         attentioned_PxDxn: the path inputs of the training examples.
-        labels_P: their labels.
         temperature: T > 0.
     """
     scaled_PxDxn = scale_inputs(attentioned_PxDxn)

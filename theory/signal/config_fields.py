@@ -30,9 +30,9 @@ class ConfigFields:
             raise UserError(f"{name} must be a number in [0, 1e6], got {value!r}.")
         return float(value)
 
-    def flag(self, name: str, default: bool = False) -> bool:
-        """Returns true or false."""
-        _, value = self._first((name,), default)
+    def flag(self, name: str) -> bool:
+        """Returns true or false; an absent field is false."""
+        _, value = self._first((name,), False)
         if not isinstance(value, bool):
             raise UserError(f"{name} must be true or false, got {value!r}.")
         return value

@@ -76,7 +76,6 @@ def cosine_map(block: Block, overlap_pair: Callable, xp: ModuleType = np) -> Cal
     Quantities that do not depend on rho are computed once. Rounding can give rho' slightly above 1.
 
     Args:
-      block: the block.
       overlap_pair: function (beta, rho) -> (Y_q, Y_p).
       xp: array namespace, numpy or jax.numpy.
     """

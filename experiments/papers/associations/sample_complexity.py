@@ -64,18 +64,18 @@ def measure_samples(
     return outcome
 
 
-def first_crossing(samples: Sequence[int], share_M: np.ndarray, level: float = 0.5) -> float:
-    """Returns m at which a share first reaches the level, interpolated linearly in log m.
+def first_crossing(samples: Sequence[int], share_M: np.ndarray) -> float:
+    """Returns m at which a share first reaches one half, interpolated linearly in log m.
 
-    Returns the first m if its share already reaches the level, and the last m if no share does.
+    Returns the first m if its share already reaches it, and the last m if no share does.
     """
-    reached = np.flatnonzero(share_M >= level)
+    reached = np.flatnonzero(share_M >= 0.5)
     if not len(reached):
         return float(samples[-1])
     j = reached[0]
     if j == 0:
         return float(samples[0])
-    weight = (level - share_M[j - 1]) / (share_M[j] - share_M[j - 1])
+    weight = (0.5 - share_M[j - 1]) / (share_M[j] - share_M[j - 1])
     return float(samples[j - 1] * (samples[j] / samples[j - 1]) ** weight)
 
 

@@ -240,7 +240,6 @@ def measure_random_embeddings(
       dimensions: Dimensions d of the random embeddings.
       ranks: Ranks to which the memory is truncated.
       steps: Gradient steps.
-      learning_rate: The learning rate.
       seed: The first seed.
       n_seeds: The number of draws of the embeddings.
     """

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from jaxformer.stats.differences import LEVEL
 from jaxformer.stats.multiplicity import benjamini_hochberg
-from jaxformer.studies.anatomy.effect import Effect
-from jaxformer.studies.anatomy.inside import Inside
+from jaxformer.studies.anatomy.inside import Effect, Inside
 
 # Sentences state effects of these methods only. The most direct method is first.
 STATED = ("mean ablation", "resampling", "patching", "direct")

@@ -8,8 +8,7 @@ from typing import Any
 
 from jaxformer.studies.anatomy import components, sentences
 from jaxformer.studies.anatomy.components import DecidedEffect
-from jaxformer.studies.anatomy.effect import Effect
-from jaxformer.studies.anatomy.inside import Inside
+from jaxformer.studies.anatomy.inside import Effect, Inside
 from jaxformer.studies.anatomy.judge import Table
 from jaxformer.studies.anatomy.sentences import Sentence
 

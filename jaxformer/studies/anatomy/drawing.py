@@ -1,14 +1,17 @@
 """The drawing of a network as boxes, each coloured by what is lost without its part.
 
-The same boxes are drawn as SVG, whose colours follow the page (light or dark), and with matplotlib.
-A view selects the variant that a box shows. The default view shows the variant with the part
-removed. If this variant is open or was not tried, it shows the variant with the part frozen.
+It is SVG, in the page or as a picture of its own, and its colours follow the reader's choice of
+light or dark. A view selects the variant that a box shows. The default view shows the variant with
+the part removed. If this variant is open or was not tried, it shows the variant with the part
+frozen.
 """
 
+import base64
 import textwrap
 from collections.abc import Sequence
 from html import escape
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from jaxformer.studies.anatomy import parts
 from jaxformer.studies.anatomy.judge import NO_WORSE, OPEN, WORSE, Judged, Table
@@ -28,11 +31,12 @@ from jaxformer.studies.anatomy.sentences import Sentence, unbroken
 WITHOUT = "without it"
 VIEWS = (WITHOUT, FROZEN, REMOVED, ONLY)
 FRAMES = (ATTENTION, MLP)  # the parts whose boxes contain the boxes of their own parts
-WIDTH = 360  # of the drawing. Sizes are pixels in the SVG and points in the matplotlib figure.
+STYLE = Path(__file__).with_name("drawing.css").read_text()
+WIDTH = 360  # pixels of the drawing
 BOX, GAP = 46, 8  # the height of a box, and the distance between two boxes
 NOTE_HEIGHT, HEADING_HEIGHT = 14, 26
 # Sentences beside the drawing: their width, the height of a line, the letters of a line.
-TEXT_WIDTH, LINE, LINE_LETTERS = 280, 14, 58
+TEXT_WIDTH, LINE, LINE_LETTERS = 320, 15, 50
 SHORT_NAMES = {
     QUERIES_KEYS: "queries, keys",
     "attention output": "output",
@@ -140,7 +144,51 @@ def loss_text(table: Table, row: Judged) -> str:
 
 
 def svg(drawing: Drawing, label: str) -> str:
-    """Returns the drawing as SVG; the style sheet of the page has its colours."""
+    """The drawing as SVG; `STYLE`, in the page, has its colours."""
+    return _svg(WIDTH, drawing.height, label, _marks(drawing))
+
+
+def picture(table: Table, title: str, layers: int, sentences: Sequence[Sentence] = ()) -> "Picture":
+    """The drawing with a title above it and the sentences at its right, as a file of its own.
+
+    The last sentences are left out if they do not all fit.
+    """
+    drawing = draw(table, layers=layers)
+    marks = [f'<text class="title" x="4" y="16">{escape(title)}</text>']
+    marks.append(f'<g transform="translate(0 {HEADING_HEIGHT})">{"".join(_marks(drawing))}')
+    y = 4.0
+    for sentence in sentences:
+        lines = textwrap.wrap(unbroken(sentence.text), LINE_LETTERS)
+        height = LINE * len(lines) + GAP
+        if y + height > drawing.height:
+            break
+        state = sentence.outcome.replace(" ", "-")
+        bar = f'x="{WIDTH + 6}" y="{y:.0f}" width="4" height="{height - GAP}"'
+        marks.append(f'<rect class="bar {state}" {bar}/>')
+        for i, line in enumerate(lines):
+            place = f'x="{WIDTH + 18}" y="{y + LINE * i + 11:.0f}"'
+            marks.append(f'<text class="outcome" {place}>{escape(line)}</text>')
+        y += height + GAP / 2
+    marks.append("</g>")
+    width = WIDTH + TEXT_WIDTH if sentences else WIDTH
+    height = drawing.height + HEADING_HEIGHT
+    paper = f'<rect class="paper" width="{width}" height="{height:.0f}"/>'
+    style = f"<style>{STYLE}</style>"
+    text = _svg(width, height, label_of(table, WITHOUT), [style, paper, *marks])
+    # A file of its own has to say that it is SVG; inside a page it need not.
+    return Picture(text.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1))
+
+
+class Picture(str):
+    """The text of an SVG file, which a notebook displays as an image."""
+
+    def _repr_html_(self) -> str:
+        data = base64.b64encode(self.encode()).decode()
+        return f'<img alt="the network as boxes" src="data:image/svg+xml;base64,{data}">'
+
+
+def _marks(drawing: Drawing) -> list[str]:
+    """The boxes, their losses and their texts."""
     marks = []
     for box in drawing.boxes:
         state = box.state.replace(" ", "-") or "untried"
@@ -155,7 +203,11 @@ def svg(drawing: Drawing, label: str) -> str:
             marks.append(f'<text class="{css_class}" {position}>{escape(line)}</text>')
     for x, y, text in drawing.notes:
         marks.append(f'<text class="note" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>')
-    size = f'viewBox="0 0 {WIDTH} {drawing.height:.0f}"'
+    return marks
+
+
+def _svg(width: float, height: float, label: str, marks: Sequence[str]) -> str:
+    size = f'viewBox="0 0 {width} {height:.0f}" width="{width}" height="{height:.0f}"'
     head = f'<svg class="network" {size} role="img" aria-label="{escape(label)}">'
     return f"{head}{''.join(marks)}</svg>"
 
@@ -168,69 +220,3 @@ def label_of(table: Table, view: str) -> str:
         if row is not None:
             texts.append(f"{part}, {row.cell.variant.method}: {loss_text(table, row)}")
     return "; ".join(texts)
-
-
-def figure(
-    table: Table,
-    title: str,
-    view: str = WITHOUT,
-    layers: int = 1,
-    sentences: Sequence[Sentence] = (),
-) -> Any:
-    """Returns the drawing as a matplotlib figure, with the sentences at its right.
-
-    Args:
-      table, view, layers: as in `draw`.
-      title: the line above the drawing.
-      sentences: the sentences. The last ones are left out if they do not all fit.
-    """
-    from matplotlib.colors import to_rgb
-    from matplotlib.figure import Figure
-    from matplotlib.patches import FancyBboxPatch
-
-    drawing = draw(table, view, layers)
-    inches = 1.15 / 72  # the inches of a point, enlarged by 15 %
-    total_height = drawing.height + HEADING_HEIGHT
-    width = WIDTH + (TEXT_WIDTH if sentences else 0)
-    canvas = Figure(figsize=(width * inches, total_height * inches))
-    axes = canvas.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(drawing.height, -HEADING_HEIGHT))
-    axes.set_axis_off()
-    axes.text(4, -HEADING_HEIGHT + 10, title, fontsize=9, weight="bold", va="center")
-    red = to_rgb("#e8743b")
-    for box in drawing.boxes:
-        opacity = 0.12 + 0.78 * box.lost if box.lost else 0.0
-        fill = to_rgb({NO_WORSE: "#e3f1ea", OPEN: "#f0f0f0"}.get(box.state, "white"))
-        colour = tuple(opacity * r + (1 - opacity) * f for r, f in zip(red, fill, strict=True))
-        style = "--" if box.state == OPEN else "-"
-        axes.add_patch(
-            FancyBboxPatch(
-                (box.x, box.y),
-                box.width,
-                box.height,
-                boxstyle="round,pad=0,rounding_size=6",
-                facecolor=colour,
-                edgecolor="#8a939c",
-                linewidth=0.8,
-                linestyle=style,
-            )
-        )
-        for i, line in enumerate(box.lines):
-            weight = "bold" if i == 0 else "normal"
-            axes.text(box.x + 8, box.y + 14 + 16 * i, line, fontsize=8, weight=weight, va="center")
-    for x, y, text in drawing.notes:
-        axes.text(x, y - 3, text, fontsize=7.5, color="#565f69", va="center")
-    y = 4.0
-    for sentence in sentences:
-        lines = textwrap.wrap(unbroken(sentence.text), LINE_LETTERS)
-        height = LINE * len(lines) + GAP
-        if y + height > drawing.height:
-            break
-        bar_colour = "#e8743b" if sentence.outcome == WORSE else "#00805d"
-        axes.plot(
-            [WIDTH + 8] * 2, [y, y + height - GAP], color=bar_colour, lw=3, solid_capstyle="butt"
-        )
-        for i, line in enumerate(lines):
-            axes.text(WIDTH + 15, y + LINE * (i + 0.5), line, fontsize=8, va="center")
-        y += height + GAP / 2
-    return canvas

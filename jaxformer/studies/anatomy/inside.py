@@ -3,7 +3,6 @@
     pairs = read_pairs("prompts.tsv", tokenizer)            or pairs_of_task(task)
     inside = measure(model, params, pairs)
     inside.effects                                          an `Effect` for each part and method
-    agreement(inside.effects)                               whether the methods agree
 
 The effect of a method is the change of the score, with a positive sign if the part helps:
 
@@ -32,7 +31,6 @@ from jaxformer.interp.blocks import count_blocks
 from jaxformer.interp.components import Measured
 from jaxformer.stats.differences import LEVEL, mean_and_sem, quantile
 from jaxformer.studies.anatomy import layer_facts
-from jaxformer.studies.anatomy.effect import Effect
 from jaxformer.studies.anatomy.layer_facts import KernelFacts, LayerFacts
 from jaxformer.studies.anatomy.pairs import PromptPairs
 
@@ -41,6 +39,29 @@ REPLACING = ("mean ablation", "resampling", "patching", "path patching", "attrib
 METHODS = (*REPLACING, *RANKS, "direct")
 # Changes below this share of the largest score are rounding errors.
 ROUNDING = 1e-5
+
+
+@dataclasses.dataclass(frozen=True)
+class Effect:
+    """The change of a score that one method attributes to one part, with its error over samples.
+
+    Attributes:
+        part: the address of the part, such as "block_1/mlp", "block_0/attn",
+            "block_0/attn/head_2", or a group such as "queries and keys".
+        method: the intervention, such as "mean ablation", "resampling", "patching",
+            "path patching", "attribution", "rank 1 %", "rank 10 %", "direct".
+        value: the change in the unit of the score; a positive value means that the part helps.
+        half_width: the half width of the 95 % interval over samples (Student's t); nan for one.
+        samples: the number of prompts or seeds.
+        p_value: two-sided, of the hypothesis "no effect"; nan for one sample.
+    """
+
+    part: str
+    method: str
+    value: float
+    half_width: float
+    samples: int
+    p_value: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,23 +210,6 @@ def interval(values: np.ndarray) -> tuple[float, float, float]:
         return mean, 0.0, float(mean == 0)
     degrees = len(values) - 1  # of freedom
     return mean, quantile(degrees, LEVEL) * sem, float(2 * stdtr(degrees, -abs(mean) / sem))
-
-
-def agreement(effects: Sequence[Effect]) -> dict[str, bool | None]:
-    """Returns for each part whether its decided effects have one sign.
-
-    An effect is decided if its interval excludes 0. A part with fewer than two decided effects has
-    None: there is nothing to compare.
-    """
-    signs: dict[str, list[bool]] = {}
-    for effect in effects:
-        decided = signs.setdefault(effect.part, [])
-        if abs(effect.value) > effect.half_width:
-            decided.append(effect.value > 0)
-    return {
-        part: len(set(decided)) == 1 if len(decided) > 1 else None
-        for part, decided in signs.items()
-    }
 
 
 def _check_scores(clean_B: np.ndarray, corrupted_B: np.ndarray, pairs: PromptPairs) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from jaxformer.core.text_format import duration
 from jaxformer.report import svg
+from jaxformer.report.html import document, folded, views
+from jaxformer.report.html import table as html_table
 from jaxformer.studies.anatomy import drawing, page_inside
 from jaxformer.studies.anatomy.content import Content
 from jaxformer.studies.anatomy.inside import Inside
@@ -13,7 +15,6 @@ from jaxformer.studies.anatomy.judge import Judged, Table
 from jaxformer.studies.anatomy.parts import ONLY
 from jaxformer.studies.anatomy.sentences import score_text, unbroken
 from jaxformer.studies.anatomy.text_tables import columns
-from jaxformer.studies.anatomy.views import views
 
 MAX_CURVES = 7  # the number of colours in the style sheet
 BAR_WIDTH = 220  # pixels
@@ -24,7 +25,6 @@ VIEW_NAMES = {ONLY: "only it trained"}
 
 def page(report: Content) -> str:
     """Returns the page of a report."""
-    style = Path(__file__).with_name("page.css").read_text()
     title = f"Anatomy of {report.name}"
     sections = [f"<h1>{escape(title)}</h1>", _sizes_and_scores(report), _first_screen(report)]
     if report.training is not None and report.training.rows:
@@ -36,15 +36,9 @@ def page(report: Content) -> str:
         lines = "".join(f"<li>{escape(line)}</li>" for line in report.theory)
         sections += ["<h2>What theory predicts</h2>", f"<ul>{lines}</ul>"]
     sections += ["<h2>How it was made</h2>"]
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<title>{escape(title)}</title>\n<link rel="icon" href="data:,">\n'
-        f"<style>{style}</style>\n</head>\n<body>\n<main>\n"
-        + unbroken("\n".join(filter(None, sections)))
-        + _costs(report)
-        + "\n</main>\n</body>\n</html>\n"
-    )
+    main = unbroken("\n".join(filter(None, sections)))
+    style = drawing.STYLE + Path(__file__).with_name("page.css").read_text()
+    return document(title, f"<main>\n{main}{_costs(report)}\n</main>", style)
 
 
 def _sizes_and_scores(report: Content) -> str:
@@ -125,19 +119,12 @@ def _method(table: Table) -> str:
 def _table(report: Content) -> str:
     table = report.training
     assert table is not None
-    rows = "".join(_row(table, row) for row in table.rows)
-    headings = "".join(
-        f"<th>{name}</th>"
-        for name in ("part", "what was done", "share of the way", "", "score", "seeds", "outcome")
-    )
-    return f'<div class="scroll"><table><tr>{headings}</tr>{rows}</table></div>'
-
-
-def _row(table: Table, row: Judged) -> str:
-    part, done, share, score, seeds, outcome = columns(table, row)
-    before = "".join(f"<td>{escape(text)}</td>" for text in (part, done, share))
-    after = "".join(f"<td>{escape(text)}</td>" for text in (score, seeds, outcome))
-    return f"<tr>{before}<td>{_bar(table, row)}</td>{after}</tr>"
+    heads = ("part", "what was done", "share of the way", "", "score", "seeds", "outcome")
+    rows = []
+    for row in table.rows:
+        texts = [escape(text) for text in columns(table, row)]
+        rows.append([*texts[:3], _bar(table, row), *texts[3:]])
+    return f'<div class="scroll">{html_table(heads, rows)}</div>'
 
 
 def _bar(table: Table, row: Judged) -> str:
@@ -200,7 +187,7 @@ def _inside(report: Content) -> list[str]:
     matrices = page_inside.kernels_table(inside)
     return [
         *sections,
-        f"<details><summary>Norms and ranks of the matrices</summary>{matrices}</details>",
+        folded("Norms and ranks of the matrices", matrices),
     ]
 
 

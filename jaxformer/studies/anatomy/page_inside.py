@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from jaxformer.report.html import table, views
 from jaxformer.studies.anatomy.components import MAX_PROMPTS, DecidedEffect
 from jaxformer.studies.anatomy.inside import METHODS, Inside
-from jaxformer.studies.anatomy.views import views
 
 MAX_MAP_TOKENS = 24
 MAP_CELL = 12  # pixels of a cell of an attention map
@@ -33,51 +33,59 @@ def _table(rows: Sequence[DecidedEffect]) -> str:
     columns = list(dict.fromkeys(part.partition("/")[2] for part in cells))
     columns.sort(key=lambda name: ("head" in name, _numbers(name)))
     titles = (name.removeprefix("attn/").replace("_", " ") for name in columns)
-    headings = "".join(f"<th>{escape(title)}</th>" for title in titles)
-    lines = []
-    for block in reversed(blocks):
-        values = "".join(_effect_cell(cells.get(f"{block}/{name}"), largest) for name in columns)
-        lines.append(f"<tr><th>{block.replace('_', ' ')}</th>{values}</tr>")
-    return f'<div class="scroll"><table><tr><th></th>{headings}</tr>{"".join(lines)}</table></div>'
+    lines = [
+        [
+            block.replace("_", " "),
+            *(_effect_cell(cells.get(f"{block}/{name}"), largest) for name in columns),
+        ]
+        for block in reversed(blocks)
+    ]
+    return f'<div class="scroll">{table(["", *map(escape, titles)], lines, kind="effects")}</div>'
 
 
 def _effect_cell(row: DecidedEffect | None, largest: float) -> str:
     if row is None:
-        return "<td></td>"
+        return ""
     value = row.effect.value
     text = f"{value:+.2f}" if abs(value) >= 0.005 else "0"
     if not row.is_decided:
-        return f'<td class="heat soft">{text}</td>'
+        return f'<div class="heat soft">{text}</div>'
     percent = round(75 * abs(value) / largest)
     colour = "--lost" if value > 0 else "--gain"  # an effect is the score lost without the part
     style = f"background: color-mix(in srgb, var({colour}) {percent}%, transparent)"
     error = row.effect.half_width
     title = f"{row.effect.part}: {value:+.3g} ± {error:.2g}, q = {row.q:.2g}"
-    return f'<td class="heat" style="{style}" title="{escape(title)}"><b>{text}</b></td>'
+    return f'<div class="heat" style="{style}" title="{escape(title)}"><b>{text}</b></div>'
 
 
 def facts_table(inside: Inside) -> str:
     """Returns the logit lens and the entropies by block."""
-    rows = "".join(
-        f"<tr><th>block {facts.block}</th><td>{_interval(facts.lens_before)}</td>"
-        f"<td>{_interval(facts.lens_after)}</td>"
-        f"<td>{', '.join(f'{entropy:.2f}' for entropy in facts.entropy_H)}</td></tr>"
+    heads = ("", "score read before", "after", "entropy of each head (nats)")
+    rows = [
+        (
+            f"block {facts.block}",
+            _interval(facts.lens_before),
+            _interval(facts.lens_after),
+            ", ".join(f"{entropy:.2f}" for entropy in facts.entropy_H),
+        )
         for facts in inside.layers
-    )
-    heads = "<th></th><th>score read before</th><th>after</th><th>entropy of each head (nats)</th>"
-    return f'<div class="scroll"><table><tr>{heads}</tr>{rows}</table></div>'
+    ]
+    return f'<div class="scroll">{table(heads, rows)}</div>'
 
 
 def kernels_table(inside: Inside) -> str:
     """Returns norm, effective rank and distance from initialisation of each matrix."""
-    rows = "".join(
-        f"<tr><td>{escape(path)}</td><td>{facts.norm:.3g}</td>"
-        f"<td>{facts.effective_rank:.3g} of {facts.rank}</td>"
-        f"<td>{'' if facts.distance is None else f'{facts.distance:.3g}'}</td></tr>"
+    heads = ("matrix", "norm", "effective rank", "distance / initial norm")
+    rows = [
+        (
+            escape(path),
+            f"{facts.norm:.3g}",
+            f"{facts.effective_rank:.3g} of {facts.rank}",
+            "" if facts.distance is None else f"{facts.distance:.3g}",
+        )
         for path, facts in inside.kernels.items()
-    )
-    heads = "<th>matrix</th><th>norm</th><th>effective rank</th><th>distance / initial norm</th>"
-    return f'<div class="scroll"><table><tr>{heads}</tr>{rows}</table></div>'
+    ]
+    return f'<div class="scroll">{table(heads, rows)}</div>'
 
 
 def attention(maps: Mapping[str, np.ndarray], tokens: Sequence[Sequence[str]]) -> str:

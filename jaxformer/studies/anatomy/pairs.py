@@ -92,7 +92,6 @@ def pairs_of_task(task: Task, size: int = 64, data: DataSettings | None = None) 
     """Returns pairs of examples of a task's test set.
 
     Args:
-        task: the task.
         size: the number of examples to draw.
         data: the settings of the run's data. By default the test set is drawn with seed 0.
     """

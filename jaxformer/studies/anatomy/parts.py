@@ -109,7 +109,6 @@ def variants_of(parts: Sequence[Part], methods: Sequence[str], can_mix: bool) ->
     """Returns the variants of a network, sorted by method, then by part.
 
     Args:
-      parts: the parts.
       methods: some of METHODS.
       can_mix: whether the network has a form with fixed mixing.
     """

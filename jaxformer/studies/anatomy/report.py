@@ -1,9 +1,8 @@
-"""`Report`: what each part of one transformer does, as text, page, figure and files."""
+"""`Report`: what each part of one transformer does, as text, page, picture and files."""
 
 import html
 import json
 from pathlib import Path
-from typing import Any
 
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import write_atomically, write_json
@@ -41,25 +40,28 @@ class Report(Content):
             write_atomically(Path(file), text.encode())
         return text
 
-    def plot(self, file: str | Path | None = None) -> Any:
-        """Returns drawing and sentences as a matplotlib figure; saves it as `file`, if given."""
+    def plot(self, file: str | Path | None = None) -> drawing.Picture:
+        """The network as boxes beside the sentences, as SVG; writes `file`, if given.
+
+        The picture is text, which a notebook displays and a browser or editor of vectors opens.
+        """
         if self.training is None:
             raise UserError("the drawing shows trained variants, and this report has none.")
         layers = int(self.settings.get("layers", 1))
         title = f"Anatomy of {self.name}"
-        figure = drawing.figure(self.training, title, layers=layers, sentences=self.decided)
+        picture = drawing.picture(self.training, title, layers, self.decided)
         if file is not None:
-            figure.savefig(file, dpi=150)
-        return figure
+            if Path(file).suffix != ".svg":
+                raise UserError(f"the drawing is SVG: give a file such as anatomy.svg, got {file}.")
+            write_atomically(Path(file), picture.encode())
+        return picture
 
     def _repr_html_(self) -> str:
-        if self.training is None:
-            return f"<pre>{html.escape(str(self))}</pre>"
-        lines = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences)
-        return f"<pre>{html.escape(text_table(self.training))}</pre><ul>{lines}</ul>"
+        picture = "" if self.training is None else self.plot()._repr_html_()
+        return f"{picture}<pre>{html.escape(str(self))}</pre>"
 
     def save(self, folder: Path) -> list[Path]:
-        """Writes anatomy.html, .json, .csv and .png into a folder; returns the files."""
+        """Writes anatomy.html, .json, .csv and .svg into a folder; returns the files."""
         folder.mkdir(parents=True, exist_ok=True)
         record = {
             "name": self.name,
@@ -77,6 +79,6 @@ class Report(Content):
         self.to_html(folder / "anatomy.html")
         names = ["anatomy.html", "anatomy.json", "anatomy.csv"]
         if self.training is not None:
-            self.plot(folder / "anatomy.png")
-            names.append("anatomy.png")
+            self.plot(folder / "anatomy.svg")
+            names.append("anatomy.svg")
         return [folder / name for name in names]

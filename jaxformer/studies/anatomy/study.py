@@ -277,7 +277,6 @@ def run(
     """Trains members until all verdicts are decided or the budget is used up.
 
     Args:
-      study: the study.
       budget: seconds. The first member, which includes compilation, is trained in any case.
       report: called after each member.
       is_stopped: returns whether to stop before the next member.

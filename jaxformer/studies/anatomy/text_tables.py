@@ -8,6 +8,7 @@ from jaxformer.studies.anatomy.components import DecidedEffect
 from jaxformer.studies.anatomy.judge import CANNOT_TELL, OPEN, Judged, Table
 from jaxformer.studies.anatomy.parts import ONLY
 
+MAX_EFFECTS = 12  # lines of the largest effects
 COLUMNS = ("part", "what was done", "share of the way", "score", "seeds", "compared with the whole")
 
 
@@ -22,7 +23,7 @@ def text_table(table: Table) -> str:
     return "\n".join(lines)
 
 
-def effects_text(effects: Sequence[DecidedEffect], max_effects: int = 12) -> str:
+def effects_text(effects: Sequence[DecidedEffect]) -> str:
     """Returns the largest decided effects as aligned lines."""
     decided = sorted(
         (row for row in effects if row.is_decided), key=lambda row: -abs(row.effect.value)
@@ -30,7 +31,7 @@ def effects_text(effects: Sequence[DecidedEffect], max_effects: int = 12) -> str
     rows = [("component", "method", "helps the score by")]
     rows += [
         (effect.part, effect.method, f"{effect.value:+.3g} ± {effect.half_width:.2g}")
-        for effect, _ in decided[:max_effects]
+        for effect, _ in decided[:MAX_EFFECTS]
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     return "\n".join(

@@ -37,7 +37,7 @@ def test_the_help_of_every_program_is_read_from_a_file(monkeypatch, capsys):
         assert len(capsys.readouterr().out) > 100, name
 
 
-def test_importing_on_windows_is_one_line(monkeypatch):
+def test_importing_on_windows_is_a_one_line_error(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     source = (ROOT / "jaxformer/__init__.py").read_text()
     with pytest.raises(ImportError, match="runs on Linux and macOS"):
@@ -73,7 +73,7 @@ def test_the_first_word_is_a_config_or_a_task(monkeypatch):
 
 
 @pytest.mark.parametrize("arguments", [["swep"], ["completion", "fish"]])
-def test_a_wrong_word_is_one_line_with_the_choices(arguments, capsys):
+def test_a_wrong_word_is_a_one_line_error_with_the_choices(arguments, capsys):
     assert console.main(arguments) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1

@@ -195,7 +195,7 @@ BROKEN_CONFIGS = [
 ]
 
 
-def test_an_error_inside_a_config_is_one_line(tmp_path):
+def test_an_error_inside_a_config_is_a_one_line_error(tmp_path):
     failures = []
     for i, (text, message) in enumerate(BROKEN_CONFIGS):
         (tmp_path / f"config{i}.py").write_text(text)

@@ -1,4 +1,4 @@
-"""Records and their companion files: round trips, and one line for each defect."""
+"""Records and their companion files: round trips, and a one-line error for each defect."""
 
 import csv
 import itertools
@@ -41,7 +41,7 @@ def test_curves_are_thinned_to_their_last_step():
     assert {b - a for a, b in itertools.pairwise(steps)} == {34}
 
 
-def test_damaged_curves_are_one_line():
+def test_damaged_curves_are_one_line_errors():
     with pytest.raises(ValueError, match="should begin with step, split, metric"):
         curves.of_csv("a,b\n")
     with pytest.raises(ValueError):
@@ -96,7 +96,7 @@ def test_a_record_is_compact_and_the_same_json():
         ({"sum": "0" * 12}, "it was edited: its checksum differs"),
     ],
 )
-def test_what_is_wrong_with_a_record_is_one_line(change, message):
+def test_what_is_wrong_with_a_record_is_a_one_line_error(change, message):
     with pytest.raises(ValueError, match=message) as error:
         Record.from_json(made_up.RECORDS["a"] | change)
     assert "\n" not in str(error.value)

@@ -94,7 +94,7 @@ def test_the_figure_shows_the_arrays_of_the_file(run, tmp_path):
     assert (workdir / "figure.png").read_bytes() == before
 
 
-def test_edited_arrays_and_odd_shapes_are_one_line(run, tmp_path, capsys):
+def test_edited_arrays_and_odd_shapes_are_one_line_errors(run, tmp_path, capsys):
     workdir, options = tmp_path / "run", [*run[1][:-1], f"--workdir={tmp_path / 'run'}"]
     shutil.copytree(run[0], workdir)
     with np.load(workdir / "arrays.npz") as file:
@@ -137,7 +137,7 @@ def _failing(function):
     return fails
 
 
-def test_wrong_draws_and_files_are_one_line(run, tmp_path, capsys):
+def test_wrong_draws_and_files_are_one_line_errors(run, tmp_path, capsys):
     paths = ["--config=configs/attention_paths/order_parameter.py:scale=tiny"]
     paths.append(f"--workdir={tmp_path / 'x'}")
     draws = "figure.draws must be a multiple of 2"  # two chains share the draws
@@ -153,7 +153,7 @@ def test_wrong_draws_and_files_are_one_line(run, tmp_path, capsys):
     assert not wrong_errors(main, cases, capsys)
 
 
-def test_a_folder_without_the_needed_arrays_is_one_line(run, tmp_path, capsys):
+def test_a_folder_without_the_needed_arrays_is_a_one_line_error(run, tmp_path, capsys):
     def refused(folder, config=MAPS):
         assert main([config, f"--workdir={folder}", "--draw"]) == 2
         error = capsys.readouterr().err

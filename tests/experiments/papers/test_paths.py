@@ -175,7 +175,7 @@ def test_oneshot_resumes_from_saved_networks_and_draws(tmp_path, monkeypatch, ca
         ("--config.model.heads=(2,0)", "heads"),
     ],
 )
-def test_a_mistake_in_a_oneshot_option_is_one_line(option, message, tmp_path, capsys):
+def test_a_mistake_in_a_oneshot_option_is_a_one_line_error(option, message, tmp_path, capsys):
     extra = ["--config.data.paths=('nowhere',)"] if "folder" in option else []
     assert main([*instead(ONESHOT, option, *extra), f"--workdir={tmp_path}/x"]) == 2
     error = capsys.readouterr().err

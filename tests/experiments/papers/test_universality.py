@@ -51,7 +51,7 @@ def test_which_arms_see_order_and_which_are_linear():
 ARMS = tuple(universality.ARMS)
 
 
-def test_targets_by_hand():
+def test_the_targets_equal_sums_written_by_hand():
     u = random_inputs((2, 4, 3))
     lookup, maximum, previous, pointwise = jnp.moveaxis(universality.targets(u), 2, 0)
     np.testing.assert_allclose(lookup[:, 0], 0, atol=1e-12)

@@ -89,7 +89,7 @@ def test_prior_variances_are_a_temperature_and_a_scale_of_the_labels(saved):
         ),
     ],
 )
-def test_a_mistake_in_a_file_is_one_line(arrays, message, saved):
+def test_a_mistake_in_a_file_is_a_one_line_error(arrays, message, saved):
     with pytest.raises(UserError, match=message) as error:
         user_problem.read(saved(**arrays))
     assert "\n" not in str(error.value)

@@ -49,7 +49,7 @@ def test_the_printed_drift_fails_theorem_2_1_in_the_correlation_only():
     assert verdicts["printed", "correlation"] == NOT_HELD
 
 
-def test_uniform_weights_of_a_third_of_the_variance_fail_the_rules_on_the_law_of_weights():
+def test_uniform_weights_of_a_third_of_the_variance_fail_the_rules_on_the_distribution_of_weights():
     keys_S = jax.random.split(jax.random.key(0), 6)
     spec = EncoderSpec(
         vocab_size=0, length=16, width=64, layers=12, heads=1, beta=1.8, dtype=jnp.float32

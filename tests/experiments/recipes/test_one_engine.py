@@ -1,4 +1,4 @@
-"""Options of the training engine work in every recipe that trains, or are refused with one line."""
+"""Options of the training engine work in every recipe that trains, or are refused."""
 
 import json
 

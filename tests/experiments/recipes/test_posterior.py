@@ -74,7 +74,7 @@ MISTAKES = [
 ]
 
 
-def test_mistakes_are_one_line(tmp_path, capsys):
+def test_mistakes_are_one_line_errors(tmp_path, capsys):
     cases = [
         ([*instead(TINY, argument), f"--workdir={tmp_path}/x"], message)
         for argument, message in MISTAKES

@@ -201,7 +201,7 @@ MISTAKES = [
 ]
 
 
-def test_mistakes_are_one_line(tmp_path, capsys):
+def test_mistakes_are_one_line_errors(tmp_path, capsys):
     workdir = f"--workdir={tmp_path / 'w'}"
     cases = [([FINETUNE, argument, workdir], message) for argument, message in MISTAKES]
     assert not wrong_errors(main, cases, capsys)

@@ -113,7 +113,7 @@ UNAVAILABLE = [
 ]
 
 
-def test_unavailable_devices_are_one_line(monkeypatch, capsys):
+def test_unavailable_devices_are_one_line_errors(monkeypatch, capsys):
     monkeypatch.setattr(devices, "_is_installed", lambda package: False)
     failures = []
     for arguments, platforms, message in UNAVAILABLE:

@@ -44,7 +44,7 @@ WRONG_OPTIONS = [
 ]
 
 
-def test_wrong_options_are_one_line(tmp_path):
+def test_wrong_options_are_one_line_errors(tmp_path):
     file, failures = tmp_path / "cluster.toml", []
     for text, message in WRONG_OPTIONS:
         file.write_text(text)
@@ -71,7 +71,7 @@ WRONG_ARGUMENTS = [
 ]
 
 
-def test_wrong_arguments_are_one_line(pretended, tmp_path, capsys):
+def test_wrong_arguments_are_one_line_errors(pretended, tmp_path, capsys):
     sweep_arguments = ["--file=configs/sweeps/tiny.toml", f"--workdir={tmp_path / 'sweep'}"]
     cases = [([*arguments, *sweep_arguments], message) for arguments, message in WRONG_ARGUMENTS]
     assert not wrong_errors(sweep.main, cases, capsys)

@@ -37,12 +37,12 @@ def test_each_paper_has_a_sentence_with_its_verdict_and_its_evidence(real_rows):
         assert f'href="#{one.anchor}"' in text and row.verdict in text
 
 
-def test_the_page_and_the_readme_have_the_same_findings(real_rows):
+def test_the_page_and_the_readme_have_the_same_findings(published_rows):
     """The opening follows the first verdict below each heading of README.md."""
     text = (ROOT / "README.md").read_text()
     text = text[text.index("## Five findings") : text.index("## Run an experiment")]
     told = [markdown.VERDICT.search(part) for part in text.split("\n### ")[1:]]
-    shown = opening.of_rows(real_rows)
+    shown = opening.of_rows(published_rows)
     assert [(m[3], m[2], m[6]) for m in told] == [(o.paper.key, o.item, o.verdict) for o in shown]
 
 
@@ -179,7 +179,7 @@ def test_a_demo_opens_with_its_sentences_and_all_its_papers(results, tmp_path):
 @pytest.mark.parametrize(
     "held", ["{", "[1]", "{}x", '[{"paper": "mixti"}]', json.dumps([DEMO | {"runs": "all"}])]
 )
-def test_a_wrong_file_of_sentences_is_one_line(held, tmp_path, capsys):
+def test_a_wrong_file_of_sentences_is_a_one_line_error(held, tmp_path, capsys):
     (tmp_path / "s.json").write_text(held)
     with pytest.raises(UserError, match="is not a file of demo sentences"):
         opening.of_file(tmp_path / "s.json", PAPERS, [], [])

@@ -1,4 +1,4 @@
-"""Draws from the exact prior of the Bartlett coordinates, the law that bartlett.py states."""
+"""Draws from the exact prior of the Bartlett coordinates, as bartlett.py states it."""
 
 import jax
 import jax.numpy as jnp

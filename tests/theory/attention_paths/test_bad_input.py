@@ -1,4 +1,4 @@
-"""Wrong arguments raise a UserError of one line before anything is compiled."""
+"""Wrong arguments are one-line errors before anything is compiled."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Bartlett coordinates against the matrices themselves and the law of real weights."""
+"""Bartlett coordinates against the matrices themselves and the distribution of real weights."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ def theta():
     return layout, 0.4 * np.random.default_rng(0).standard_normal((2, layout.size))
 
 
-def test_number_of_coordinates():
+def test_the_coordinates_are_counted_for_full_and_singular_matrices():
     for heads, size in [((2, 2), 14), ((4, 4), 147), ((3, 3, 3), 430), ((8, 8), 2117), ((), 1)]:
         assert bartlett.full_layout(heads).size == size
     # Singular matrices have sum_l [H r_{l+1} r_l - r_l (r_l - 1)/2] coordinates.

@@ -56,7 +56,7 @@ def test_good_chains_are_trusted():
     assert phrases(chains()) == []
 
 
-def test_chains_of_several_laws_are_not_trusted():
+def test_chains_with_several_distributions_are_not_trusted():
     cases = [
         (stuck(), "r-hat"),
         (np.broadcast_to(chains()[:1, :1], (CHAINS, DRAWS, 2, 2)), "r-hat nan"),
@@ -113,6 +113,6 @@ def test_an_older_record_is_judged_by_the_diagnostics_it_has():
     assert doubts(record | {"divergences": 14}) and doubts(record | {"r_hat": None})
 
 
-def test_an_unknown_diagnostic_is_one_line():
+def test_an_unknown_diagnostic_is_a_one_line_error():
     with pytest.raises(UserError, match=r"'ess_bulc'\. Did you mean 'ess_bulk'"):
         entry_diagnostic("ess_bulc", chains().reshape(CHAINS, DRAWS, 4))

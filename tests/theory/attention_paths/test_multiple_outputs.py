@@ -114,7 +114,7 @@ def test_draws_of_two_outputs_against_importance_sampling():
     assert (np.abs(posterior.U.mean(0) - np.eye(4)) > 4 * mc_error).any()
 
 
-def test_wrong_labels_are_errors_of_one_line():
+def test_wrong_labels_are_one_line_errors():
     cases = [
         (np.where(np.arange(P) == 3, np.nan, Y[:, 0]), r"1 of 12 are not\. .* example 3"),
         (np.ones(P), "all labels are 1: there is one class"),

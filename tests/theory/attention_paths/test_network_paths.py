@@ -61,7 +61,7 @@ def test_a_path_may_bypass_a_layer(params, activations):
     np.testing.assert_allclose(xi[:, 2], (first[:, 0] @ x_BxTxn)[:, -1], atol=1e-5)
 
 
-def test_some_layers_alone(params, activations):
+def test_paths_of_some_layers_alone_are_read(params, activations):
     x_BxTxn, _, second = activations
     xi, heads = attention_paths.attentioned_of(MODEL, params, TOKENS, layers=(1,))
     assert heads == (2,)
@@ -70,7 +70,7 @@ def test_some_layers_alone(params, activations):
         attention_paths.attentioned_of(MODEL, params, TOKENS, layers=(2,))
 
 
-def test_wrong_maps_are_errors_of_one_line():
+def test_wrong_maps_are_one_line_errors():
     cases = [
         (np.zeros((2, 3)), (), "last", r"\(examples, length, n\) vectors, got shape \(2, 3\)"),
         (np.zeros((2, 3, 4)), (np.zeros((2, 2, 3, 4)),), "last", r"layer 1 must be \(2, heads, 3"),
@@ -113,7 +113,7 @@ def test_arviz_summarises_the_draws():
     np.testing.assert_allclose(np.asarray(means, float), theta.mean(0))
 
 
-def test_without_arviz_the_error_is_one_line(monkeypatch):
+def test_without_arviz_the_error_has_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", None)
     with pytest.raises(UserError, match="pip install arviz"):
         inference_data(DRAWS, None, STATISTICS)

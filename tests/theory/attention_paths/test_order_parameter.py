@@ -250,7 +250,7 @@ def test_head_scores_and_pruning_by_enumeration():
     assert (pruned[np.ix_(~gone, ~gone)] == U[np.ix_(~gone, ~gone)]).all()
 
 
-def test_overlap_and_alignment(tiny):
+def test_overlap_and_alignment_follow_from_the_eigenvectors(tiny):
     def both(xi, labels):
         kernel = kernel_of_factor(store_examples(xi), jnp.eye(4))
         return kernel, kernel_task_overlap(kernel, labels), kernel_alignment(kernel, labels)

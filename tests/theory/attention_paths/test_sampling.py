@@ -272,7 +272,7 @@ def test_paper_size_agreement(fast, width, paper):
 
 
 @pytest.mark.slow
-def test_paper_size_singular(fast, paper):
+def test_a_narrow_network_of_paper_size_has_the_reference_means(fast, paper):
     """N = 3 with four paths has 13 coordinates; the reference means have errors."""
     ours = draw_posterior(paper, 8000, 2, "collapsed", width=3, temperature=0.01, target_accept=0.9)
     assert ours.theta.shape[1] == 13
