@@ -18,7 +18,7 @@ from jaxformer.interp import known
 from jaxformer.io.checkpoint_reader import Checkpoint, read_newest
 from jaxformer.io.run_folder import Workdir
 from jaxformer.models import toy
-from jaxformer.models.model import current_arrays, not_finite
+from jaxformer.models.model import Model, Params, current_arrays, not_finite
 from jaxformer.models.words import PreparedWords, attach
 from jaxformer.tasks.task import Task
 from jaxformer.training.result import Result
@@ -34,7 +34,7 @@ def load(
     dtype: Any = None,
     place: Any = None,
     devices: Mapping[str, int] | None = None,
-) -> tuple[Any, dict[str, Any], Any]:
+) -> tuple[Model, Params, Any]:
     """Loads a run from its newest checkpoint, or a published model. No file of a run is written.
 
     Args:
