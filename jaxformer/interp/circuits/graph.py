@@ -65,6 +65,11 @@ class Graph:
     stages: tuple[Stage, ...]
 
     @cached_property
+    def writing(self) -> list[str]:
+        """The addresses of what the nodes write."""
+        return [self.input, *(stage.writes for stage in self.stages[:-1])]
+
+    @cached_property
     def sources(self) -> list[str]:
         """The nodes that write, S of them."""
         names = [self.input]
@@ -208,6 +213,8 @@ def _depends(model, params, example, known, earlier: str, later: str) -> bool:
     block = later.rsplit("/", 2)[0]
     if earlier.rsplit("/", 2)[0] != block or f"{block}/between" in known:
         return True
+    if hasattr(model.spec, "parallel"):
+        return not model.spec.parallel
 
     # A nan spreads to everything that is computed from it.
     def later_value(params, tokens):

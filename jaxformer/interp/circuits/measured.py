@@ -11,7 +11,7 @@ import numpy as np
 from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.interp import answers as answer_scores
 from jaxformer.interp.answers import Answers
-from jaxformer.interp.circuits import running
+from jaxformer.interp.circuits import blockwise, running
 from jaxformer.interp.circuits.graph import Edge, Graph, graph_of
 from jaxformer.models.model import Model
 
@@ -69,6 +69,10 @@ class Wiring:
         self.tokens_BxT = jnp.asarray(clean)
         self.graph: Graph = graph_of(model, params, clean)
         self.others = self._others(ablation, jnp.asarray(corrupted))
+        kind = blockwise.Blockwise if blockwise.is_additive(model) else running.Whole
+        self.network = kind(
+            *(model, params, self.graph, self.tokens_BxT, self.others, self.answers, metric)
+        )
         whole, nothing = self.scores(np.array([True, False])[:, None].repeat(self.n_edges, 1))
         self.whole_B, self.nothing_B = whole, nothing
         if not np.isfinite([whole, nothing]).all():
@@ -103,12 +107,7 @@ class Wiring:
             # The last circuit is repeated, so that one size is compiled.
             index = np.minimum(np.arange(start, start + at_once), len(chosen_CxE) - 1)
             masks_CxRxS = np.moveaxis(self.graph.mask(chosen_CxE[index].T), -1, 0)
-            found.append(
-                running.scores(
-                    *(self.model, self.graph, self.metric, self.params, self.tokens_BxT),
-                    *(self.others, self.answers, masks_CxRxS),
-                )
-            )
+            found.append(self.network.scores(masks_CxRxS))
         return np.concatenate(found)[: len(chosen_CxE)]
 
     def circuit_scores(self, circuit: Iterable[Edge]) -> np.ndarray:
@@ -135,12 +134,7 @@ class Wiring:
         check_range("steps", steps, 1, 1000)
         total_RxSxB: Any = 0.0
         for level in (np.arange(steps, dtype=np.float32) + 0.5) / steps:
-            total_RxSxB += np.asarray(
-                running.slopes(
-                    *(self.model, self.graph, self.metric, self.params, self.tokens_BxT),
-                    *(self.others, self.answers, level),
-                )
-            )
+            total_RxSxB += self.network.slopes(level)
         scores_ExB = self._checked((total_RxSxB / steps)[self.graph.exists_RxS])
         rest = float(np.abs(scores_ExB.sum(0) - (self.whole_B - self.nothing_B)).mean())
         if rest > MAX_REST * self.scale:
@@ -154,12 +148,13 @@ class Wiring:
 
     def _others(self, ablation: str, corrupted_BxT: jax.Array) -> running.Values:
         """Returns {address: what replaces the outputs of nodes}."""
-        other = running.outputs(self.model, self.graph, self.params, corrupted_BxT)
+        outputs = blockwise.outputs if blockwise.is_additive(self.model) else running.outputs
+        other = outputs(self.model, self.params, self.graph, corrupted_BxT)
         if ablation == "resample":
             return other
         if ablation == "zero":
             return jax.tree.map(jnp.zeros_like, other)
-        clean = running.outputs(self.model, self.graph, self.params, self.tokens_BxT)
+        clean = outputs(self.model, self.params, self.graph, self.tokens_BxT)
 
         def mean(x: jax.Array, y: jax.Array) -> jax.Array:
             return jnp.broadcast_to(((x + y) / 2).mean(0, keepdims=True), x.shape)

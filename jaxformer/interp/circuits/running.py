@@ -19,6 +19,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxformer.interp.answers import Answers
 from jaxformer.interp.capture.running import capture, run
@@ -29,20 +30,48 @@ Metric = Callable[[jax.Array, Answers], jax.Array]
 Values = dict[str, jax.Array]
 
 
-def addresses(graph: Graph) -> list[str]:
-    """Returns the addresses of the outputs of all nodes."""
-    return [graph.input, *(stage.writes for stage in graph.stages[:-1])]
-
-
 @partial(jax.jit, static_argnames=("model", "graph"))
-def outputs(model: Any, graph: Graph, params: Any, tokens_BxT: jax.Array) -> Values:
+def outputs(model: Any, params: Any, graph: Graph, tokens_BxT: jax.Array) -> Values:
     """Returns {address: what the nodes write} on prompts."""
-    names = [re.escape(address) for address in addresses(graph)]
+    names = [re.escape(address) for address in graph.writing]
     return capture(model, params, tokens_BxT, names=names)
 
 
+class Whole:
+    """A network whose edges have masks, as one program.
+
+    Args:
+        model, params: the network.
+        graph: its nodes and edges.
+        tokens_BxT: the clean prompts.
+        others: {address: what replaces the outputs of nodes}.
+        answers: the scored positions and answers.
+        metric: a function of logits (B, K, V) and answers.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        params: Any,
+        graph: Graph,
+        tokens_BxT: jax.Array,
+        others: Values,
+        answers: Answers,
+        metric: Metric,
+    ):
+        self.static, self.arrays = (model, graph, metric), (params, tokens_BxT, others, answers)
+
+    def scores(self, masks_CxRxS: np.ndarray) -> np.ndarray:
+        """Returns the metric (C, B) under each mask; all cases run together."""
+        return np.asarray(_scores(*self.static, *self.arrays, masks_CxRxS))
+
+    def slopes(self, level: float) -> np.ndarray:
+        """Returns d metric / d mask, (R, S, B), if all edges have the number `level`."""
+        return np.asarray(_slopes(*self.static, *self.arrays, jnp.float32(level)))
+
+
 @partial(jax.jit, static_argnames=("model", "graph", "metric"))
-def scores(
+def _scores(
     model: Any,
     graph: Graph,
     metric: Metric,
@@ -62,7 +91,7 @@ def scores(
 
 
 @partial(jax.jit, static_argnames=("model", "graph", "metric"))
-def slopes(
+def _slopes(
     model: Any,
     graph: Graph,
     metric: Metric,
@@ -96,7 +125,7 @@ def masked(
     current = capture(model, params, tokens_BxT, names=[start])
     row = 0
     for stage in graph.stages:
-        sources = addresses(graph)[: stage.n_sources]
+        sources = graph.writing[: stage.n_sources]
 
         def mixed(row_SxB: jax.Array, sources=sources) -> Values:
             edits, column = {}, 0
