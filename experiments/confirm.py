@@ -1,11 +1,13 @@
 """Confirms the rows of the ledger: rules frozen first, fresh seeds afterwards, one look.
 
     jaxformer confirm plan                writes confirmation/PLAN.json; commit it
+    jaxformer confirm draw                draws the random value of its seeds; commit that too
     jaxformer confirm run --budget=10h    makes its runs; the same command resumes them
     jaxformer confirm judge               prints and writes the verdicts
 
 A plan has hashes of rules, cells, learning rates, numbers of seeds and the code that judges. If one
-of them changes, the plan is invalid. Seeds are drawn from its hash. No run can be extended.
+of them changes, the plan is invalid. Seeds are drawn from its hash and a random value, which is
+drawn after the plan was committed. No run can be extended.
 """
 
 try:
@@ -35,14 +37,14 @@ from jaxformer.core.errors import UserError, check_choice, one_line, unknown
 from jaxformer.core.text_format import duration
 from jaxformer.runtime.command_line import Parser, command, seconds
 
-VERBS = ("plan", "run", "judge")
+VERBS = ("plan", "draw", "run", "judge")
 
 
 @command
 def main(argv: Sequence[str]) -> int:
     parser = Parser(__doc__)
     add = parser.add_argument
-    add("verb", metavar="VERB", help="plan, run or judge")
+    add("verb", metavar="VERB", help="plan, draw, run or judge")
     add(
         "--plan",
         type=Path,
@@ -56,6 +58,12 @@ def main(argv: Sequence[str]) -> int:
         default="",
         metavar="MODULE:NAME",
         help="your own claims: a Paper or a tuple of papers (default: the five papers)",
+    )
+    add(
+        "--without",
+        type=Path,
+        metavar="FILE",
+        help="another plan, whose rows a new plan leaves out",
     )
     add("--only", default="", metavar="ROW", help="plan, or run, this row, or all that begin so")
     add(
@@ -78,6 +86,9 @@ def main(argv: Sequence[str]) -> int:
     papers = load_claims(args.claims) if args.claims else PAPERS
     if args.verb == "plan":
         return make_plan(args, papers)
+    if args.verb == "draw":
+        print(f"drew {plan.draw_value(args.plan)}; commit {args.plan.with_name(plan.VALUE)}")
+        return 0
     planned = plan.read(args.plan)
     plan.check(planned, papers)
     return make_runs(args, planned) if args.verb == "run" else judge(args, planned, papers)
@@ -109,10 +120,13 @@ def make_plan(args, papers: Mapping[str, Paper]) -> int:
     if args.only:
         names = names_beginning_with([row.item.name for row in rows], args.only)
         rows = [row for row in rows if row.item.name in names]
+    if args.without:
+        left_out = {(row.paper, row.item) for row in plan.read(args.without).rows}
+        rows = [row for row in rows if (row.paper.key, row.item.name) not in left_out]
     # The rows that the README links are worth most.
     readme = flags.WORKSPACE / "README.md"
     headlines = linked_rows(readme.read_text()) if readme.exists() else ()
-    planned = planning.make(args.name, rows, headlines)
+    planned = planning.make(args.name, rows, headlines, plan.SECOND)
     if not planned.rows:
         reasons = [f"{row.item.name}: {line}" for row in rows for line in row.problems]
         raise UserError(

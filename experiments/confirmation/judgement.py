@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from experiments.confirmation.freshness import what_was_fresh
-from experiments.confirmation.plan import Plan, PlannedRow, item_of
+from experiments.confirmation.plan import FIRST, Plan, PlannedRow, item_of
 from experiments.confirmation.runs import of_first_seeds, read_records
-from experiments.ledger import multiplicity
+from experiments.ledger import judging, multiplicity
 from experiments.ledger.confirmed import (
     CONFIRMED,
     DECIDED,
@@ -27,7 +27,7 @@ from experiments.ledger.item import Item, Paper
 from experiments.ledger.ledger import judge_records
 from experiments.ledger.record import Record
 from experiments.ledger.record_numbers import read_side
-from experiments.ledger.rules import OPEN, Finding, Rule, overall
+from experiments.ledger.rules import HELD, NOT_HELD, OPEN, Finding, Rule, overall
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import dumps, write_atomically
 from jaxformer.io.run_folder import config_hash
@@ -56,11 +56,12 @@ def judge(
         were computed again from numbers that were sampled again, and decide nothing.
     """
     made = read_records(plan, folder, plan.runs)
-    items = [item_with_replicas(item_of(papers, row), row) for row in plan.rows]
+    items = [item_with_replicas(item_of(papers, row, plan.schema), row) for row in plan.rows]
+    judge_rule = first_judge if plan.schema == FIRST else judging.judge_rule
     records = [records_of_row(row, made) for row in plan.rows]
     problems: list[list[str]] = [[] for _ in plan.rows]
     findings = [
-        judge_records(item, by_cell, lines, first_judge)
+        judge_records(item, by_cell, lines, judge_rule)
         for item, by_cell, lines in zip(items, records, problems, strict=True)
     ]
     corrected = multiplicity.with_q_values([*zip(items, findings, strict=True)])
@@ -68,7 +69,15 @@ def judge(
     for row, item, by_cell, lines, judged_rules in zip(
         plan.rows, items, records, problems, corrected, strict=True
     ):
-        confirmed = _confirmed(row, item, judged_rules, is_complete=row.runs <= made.keys())
+        verdict = overall(judged_rules)
+        if plan.schema != FIRST:
+            verdict = judging.verdict(item, judged_rules)
+        outcome = NOT_YET_RUN
+        if row.runs <= made.keys():
+            outcome = _outcome(row.verdict, verdict)
+            if plan.schema != FIRST and is_on_the_other_side(row.verdict, item, judged_rules):
+                outcome = REVERSED
+        confirmed = _confirmed(row, item, judged_rules, verdict, outcome)
         if confirmed.is_run:
             before = explored.get((row.paper, row.item), {})
             fresh = what_was_fresh(row, item, plan.runs, by_cell, before)
@@ -135,14 +144,13 @@ def item_with_replicas(item: Item, row: PlannedRow) -> Item:
 
 
 def _confirmed(
-    row: PlannedRow, item: Item, findings: Sequence[Finding], is_complete: bool
+    row: PlannedRow, item: Item, findings: Sequence[Finding], verdict: str, outcome: str
 ) -> Confirmed:
-    verdict = overall(findings)
     primary = next(f for f in findings if f.text == item.primary_rule)
     return Confirmed(
         row.paper,
         row.item,
-        _outcome(row.verdict, verdict) if is_complete else NOT_YET_RUN,
+        outcome,
         row.verdict,
         verdict,
         row.seeds,
@@ -151,6 +159,33 @@ def _confirmed(
         primary.q if primary.family == multiplicity.PRIMARY else None,
         {finding.text: (finding.verdict, finding.numbers) for finding in findings},
     )
+
+
+def is_on_the_other_side(before: str, item: Item, findings: Sequence[Finding]) -> bool:
+    """Whether the fresh numbers contradict the first verdict, decided or not.
+
+    A decision for the opposite verdict would need an effect of the opposite sign, so that it could
+    hardly occur even where there is no effect at all. A claim that held is reversed if the numbers
+    of its primary rule lie on the other side of the border, and one that did not hold if all of its
+    rules lie on the side that they require.
+    """
+    satisfied = {
+        finding.text: is_satisfied(rule, finding)
+        for (rule, finding) in zip(item.rules.values(), findings, strict=True)
+    }
+    if None in satisfied.values():
+        return False
+    if before == HELD:
+        return not satisfied[item.primary_rule]
+    return before == NOT_HELD and all(satisfied.values())
+
+
+def is_satisfied(rule: Rule, finding: Finding) -> bool | None:
+    """Whether the numbers themselves, without their errors, satisfy a rule; None without a run."""
+    if finding.compared is None:
+        return None
+    gap = finding.compared.gap
+    return abs(gap) <= rule.by if rule.within else gap > rule.by
 
 
 def _outcome(before: str, after: str) -> str:

@@ -2,17 +2,23 @@
 
 A plan is valid as long as the cells and rules of its rows, the configs of its runs and the modules
 that judge stay as they were when the plan was made.
+
+Plans of schema 2 also fix the sentence of each claim, and draw their seeds from the hash and a
+random value. The value is drawn after the plan was committed (VALUE, beside PLAN.json), so that
+nobody can know the seeds while choosing what to plan. The first plan has schema 1.
 """
 
 import hashlib
 import json
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from experiments.cli import flags
 from experiments.confirmation.judging_code import is_unchanged
-from experiments.ledger import multiplicity, record_numbers, rules
+from experiments.ledger import judging, multiplicity, record_numbers, rules
 from experiments.ledger.item import Item, Paper
 from jaxformer import build
 from jaxformer.core.errors import UserError, unknown
@@ -21,8 +27,9 @@ from jaxformer.io.run_folder import config_hash
 from jaxformer.stats import differences, members
 from jaxformer.stats import multiplicity as corrections
 
-SCHEMA = 1
+FIRST, SECOND = 1, 2  # schemas
 JUDGING_MODULES = (differences, members, record_numbers, rules, corrections, multiplicity)
+VALUE = "VALUE"  # the file of the random value
 
 
 class PlannedRow(NamedTuple):
@@ -66,7 +73,21 @@ class Plan(NamedTuple):
     rows: tuple[PlannedRow, ...]  # in the order in which they are run
     runs: Mapping[str, PlannedConfig]
     code: str  # the hash of the modules that judge
-    hash: str  # the hash of all other fields
+    hash: str  # the hash of all fields but the value
+    schema: int = FIRST
+    value: str = ""  # drawn after the plan was committed; "" before
+
+    @property
+    def seed_source(self) -> str:
+        """The text that draws the seeds; raises UserError before the random value is drawn."""
+        if self.schema == FIRST:
+            return self.hash
+        if not self.value:
+            raise UserError(
+                f"the plan {self.name} has no random value for its seeds: commit the plan, then "
+                "`jaxformer confirm draw --plan=FILE` draws it; commit that too."
+            )
+        return f"{self.hash} {self.value}"
 
 
 def write(plan: Plan, file: Path) -> None:
@@ -89,6 +110,7 @@ def read(file: Path) -> Plan:
             {name: PlannedConfig(**run) for name, run in content["runs"].items()},
             content["code"],
             content["hash"],
+            content["schema"],
         )
     except OSError as error:
         raise UserError(
@@ -99,7 +121,18 @@ def read(file: Path) -> Plan:
         raise UserError(f"{file} is not a plan of confirm.py: {error!r:.100}.") from None
     if with_hash(plan).hash != plan.hash:
         raise UserError(f"{file} was edited: its hash does not fit; a plan must not change.")
-    return plan
+    value = file.with_name(VALUE)
+    return plan._replace(value=value.read_text().strip() if value.exists() else "")
+
+
+def draw_value(file: Path) -> str:
+    """Draws the random value of a plan, once, and writes it beside the plan."""
+    value, plan = file.with_name(VALUE), read(file)
+    if plan.schema == FIRST or value.exists():
+        raise UserError(f"the seeds of {plan.name} are drawn; they must not be drawn again.")
+    text = secrets.token_hex(16)
+    write_atomically(value, (text + "\n").encode())
+    return text
 
 
 def _row_of_json(row: Mapping[str, Any]) -> PlannedRow:
@@ -110,16 +143,18 @@ def _row_of_json(row: Mapping[str, Any]) -> PlannedRow:
 
 def check(plan: Plan, papers: Mapping[str, Paper]) -> None:
     """Raises UserError if claims, judging code or configs differ from those of the plan."""
-    if not is_unchanged(plan.code, JUDGING_MODULES):
-        files = ", ".join(Path(str(module.__file__)).name for module in JUDGING_MODULES)
+    modules = judging_modules(plan.schema)
+    if not is_unchanged(plan.code, modules):
+        files = ", ".join(Path(str(module.__file__)).name for module in modules)
         raise UserError(
             f"the plan {plan.name} was made with another version of {files}: check out its commit."
         )
     for row in plan.rows:
-        if item_digest(item_of(papers, row)) != row.digest:
+        if item_digest(item_of(papers, row, plan.schema), plan.schema) != row.digest:
+            what = "rules or cells" if plan.schema == FIRST else "claim, rules or cells"
             raise UserError(
-                f"the rules or cells of {row.name} have changed since the plan {plan.name}: check "
-                "out its commit."
+                f"the {what} of {row.name} have changed since the plan {plan.name}: check out its "
+                "commit."
             )
     for run in plan.runs.values():
         if digest_without_seeds(run.config, run.overrides) != run.digest:
@@ -129,7 +164,12 @@ def check(plan: Plan, papers: Mapping[str, Paper]) -> None:
             )
 
 
-def item_of(papers: Mapping[str, Paper], row: PlannedRow) -> Item:
+def judging_modules(schema: int) -> tuple[ModuleType, ...]:
+    """The modules that judge the plans of a schema."""
+    return JUDGING_MODULES if schema == FIRST else (*JUDGING_MODULES, judging)
+
+
+def item_of(papers: Mapping[str, Paper], row: PlannedRow, schema: int = FIRST) -> Item:
     """Returns the item of a planned row; raises UserError if the papers no longer have it."""
     if row.paper not in papers:
         raise unknown("paper of the plan", row.paper, papers)
@@ -138,13 +178,15 @@ def item_of(papers: Mapping[str, Paper], row: PlannedRow) -> Item:
         raise unknown(f"row of {row.paper} in the plan", row.item, items)
     item = items[row.item]
     versions = (item, *item.earlier)  # rules may have been mended since the plan
-    return next((v for v in versions if item_digest(v) == row.digest), item)
+    return next((v for v in versions if item_digest(v, schema) == row.digest), item)
 
 
-def item_digest(item: Item) -> str:
-    """Returns the hash of what decides an item: its cells, rules and primary rule."""
+def item_digest(item: Item, schema: int = FIRST) -> str:
+    """Returns the hash of what decides an item: its cells, rules, primary rule, and its claim."""
+    claim = {} if schema == FIRST else {"claim": item.claim}
     return config_hash(
-        {
+        claim
+        | {
             "cells": {
                 name: [cell.config, dict(cell.overrides)] for name, cell in item.cells.items()
             },
@@ -172,7 +214,7 @@ def with_hash(plan: Plan) -> Plan:
 
 def _as_json(plan: Plan) -> dict[str, Any]:
     return {
-        "schema": SCHEMA,
+        "schema": plan.schema,
         "name": plan.name,
         "hash": plan.hash,
         "code": plan.code,

@@ -14,12 +14,13 @@ from experiments import recipes
 from experiments.cli import flags
 from experiments.confirmation.judging_code import code_digest
 from experiments.confirmation.plan import (
-    JUDGING_MODULES,
+    FIRST,
     Plan,
     PlannedConfig,
     PlannedRow,
     digest_without_seeds,
     item_digest,
+    judging_modules,
     with_hash,
 )
 from experiments.ledger import power
@@ -33,6 +34,7 @@ ASSUMED_SHARE = 0.75  # the true distance from a rule's border over the observed
 LEAST_SEEDS, MOST_SEEDS = 5, 24
 MOST_SECONDS = 6000  # time of a row's runs; a row that would take longer gets fewer seeds
 LARGER_TEST_SET = 10  # the size of the new test set over that of the recorded one
+TASKS_WITH_GAPS = ("masked_text", "masked_tokens")  # they report `loss_above_unigram`
 LEAST_TEST_SET = 20_000  # examples of masked_text, whose loss is compared with a baseline
 # The worth of a row by its verdict. Rows that are not counted as claims have half of it.
 WORTH = {NOT_HELD: 4, HELD: 3, OPEN: 2}
@@ -41,20 +43,31 @@ STAGES = "ABCDE"
 STAGE_HOURS = (1, 4, 10, 14.5)  # cumulative hours of runs at which stages A to D end
 
 
-def make(name: str, rows: Sequence[Row], headlines: Collection[str] = ()) -> Plan:
+def make(
+    name: str, rows: Sequence[Row], headlines: Collection[str] = (), schema: int = FIRST
+) -> Plan:
     """Plans all rows that new seeds can decide, in the order of their worth per hour.
 
     Args:
       name: the name of the plan.
       rows: the rows of the ledger.
       headlines: "PAPER: ITEM" of the rows that matter most.
+      schema: of the plan; a plan of schema 2 has no rows that compare constants alone.
     """
     runs: dict[str, PlannedConfig] = {}
     chosen = [row for row in rows if _can_be_decided(row)]
+    if schema != FIRST:
+        chosen = [row for row in chosen if any(finding.p != 0 for finding in row.findings)]
     planned = [_planned_row(row, runs) for row in chosen]
+    planned = [
+        p._replace(digest=item_digest(row.item, schema))
+        for p, row in zip(planned, chosen, strict=True)
+    ]
     worth = {p.name: _worth(row, headlines) for p, row in zip(planned, chosen, strict=True)}
     ordered = _staged(_by_worth(planned, runs, worth), runs)
-    return with_hash(Plan(name, tuple(ordered), runs, code_digest(JUDGING_MODULES), ""))
+    return with_hash(
+        Plan(name, tuple(ordered), runs, code_digest(judging_modules(schema)), "", schema)
+    )
 
 
 def seeds_of_row(row: Row) -> tuple[int, str]:
@@ -85,7 +98,20 @@ def _seeds_of_rule(row: Row, rule: Rule, finding: Finding) -> tuple[int, str]:
     growth = min(_test_size(row.records[c])[1] for c in cells)
     # The error of a test set is proportional to 1 / sqrt(size).
     compared = compared._replace(test=compared.test / growth**0.5)
+    if _is_paired(row, rule):
+        compared = compared._replace(test=0.0)  # unknown before the run, and far smaller
     return power.seeds_for_rule(rule, compared, ASSUMED_SHARE, MOST_SEEDS)
+
+
+def _is_paired(row: Row, rule: Rule) -> bool:
+    """Whether a new run will report the difference that a rule is about, example by example."""
+    cells = {side.cell for side in rule.sides if side.metric}
+    is_about_frequencies = any(
+        side.is_baseline and side.metric == "unigram_loss" for side in rule.sides
+    )
+    if not is_about_frequencies or len(cells) > 1:
+        return False
+    return row.records[cells.pop()].config["task"]["name"] in TASKS_WITH_GAPS
 
 
 def _test_size(record: Record) -> tuple[int, float]:

@@ -46,8 +46,9 @@ def read(folder: Path) -> dict[tuple[str, str], Confirmed]:
 
 
 def with_confirmations(rows: Sequence[Row], folder: Path) -> list[Row]:
-    """Returns the rows with their confirmations of a folder (see `read`)."""
-    confirmations = read(folder)
+    """Returns the rows with their confirmations by the plan of a folder, and of its subfolders."""
+    folders = (folder, *sorted(file.parent for file in folder.glob("*/PLAN.json")))
+    confirmations = {key: row for place in folders for key, row in read(place).items()}
     return [
         row._replace(confirmed=confirmations.get((row.paper.key, row.item.name))) for row in rows
     ]

@@ -42,26 +42,31 @@ class PlanOfRuns(Protocol):
     def hash(self) -> str: ...
 
 
-def drawn(plan_hash: str, kind: str, original: int, replica: int) -> int:
+def seed_source(plan: PlanOfRuns) -> str:
+    """The text that draws the seeds of a plan; the hash alone for plans without a random value."""
+    return getattr(plan, "seed_source", plan.hash)
+
+
+def drawn(source: str, kind: str, original: int, replica: int) -> int:
     """Returns the seed that the plan's hash draws in place of a seed of the exploration.
 
     Args:
-      plan_hash: the hash of the plan.
+      source: the hash of the plan, followed by its random value if it has one.
       kind: "seed" or "data": the two seeds of a config are drawn independently.
       original: the seed of the exploration.
       replica: the number of the replica.
     """
-    text = f"{plan_hash} {kind} {original} {replica}"
+    text = f"{source} {kind} {original} {replica}"
     return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) % SEED_LIMIT
 
 
-def overrides_with_seeds(plan_hash: str, run: PlannedConfig) -> dict[str, str]:
+def overrides_with_seeds(source: str, run: PlannedConfig) -> dict[str, str]:
     """Returns the overrides of a run with its drawn seeds."""
     config = flags.to_dict(flags.load_with_overrides(run.config, run.overrides))
-    seeds = {"seed": str(drawn(plan_hash, "seed", config["seed"], run.replica))}
+    seeds = {"seed": str(drawn(source, "seed", config["seed"], run.replica))}
     if "data" in config and "seed" in config["data"]:
         original = config["data"]["seed"]
-        seeds["data.seed"] = str(drawn(plan_hash, "data", original, run.replica))
+        seeds["data.seed"] = str(drawn(source, "data", original, run.replica))
     if run.seeds:
         seeds["n_seeds"] = str(run.seeds)
     return dict(run.overrides) | seeds
@@ -79,7 +84,7 @@ def job_of(plan: PlanOfRuns, name: str, workdir: Path) -> Job:
     """Returns the job of a planned run, with its drawn seeds."""
     run = plan.runs[name]
     label = f"{run.config.removeprefix('configs/')} ({name})"
-    overrides = overrides_with_seeds(plan.hash, run)
+    overrides = overrides_with_seeds(seed_source(plan), run)
     return make_job(label, run.config, overrides, workdir, seconds=run.seconds)
 
 
@@ -124,7 +129,7 @@ def read_record(plan: PlanOfRuns, name: str, file: Path, command: str = "confirm
     except (ValueError, TypeError, OSError) as error:
         raise UserError(f"{file}: {error}. {make_again}") from None
     run = plan.runs[name]
-    planned = flags.load_with_overrides(run.config, overrides_with_seeds(plan.hash, run))
+    planned = flags.load_with_overrides(run.config, overrides_with_seeds(seed_source(plan), run))
     planned_hash = config_hash(build.config_identity(flags.to_dict(planned)))
     recorded_hash = config_hash(build.config_identity(record.config))
     if record.config_hash != planned_hash or recorded_hash != planned_hash:

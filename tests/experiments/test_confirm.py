@@ -68,6 +68,15 @@ def write_results(planned, folder, *, reversed_too=False, seeds=0, skip=()):
             file.write_text(json.dumps(population(run.config, overrides, scores)))
 
 
+def write_record_of(planned, folder, scores):
+    """Writes the record of the only run of a plan, with these scores."""
+    ((name, run),) = planned.runs.items()
+    overrides = runs.overrides_with_seeds(runs.seed_source(planned), run)
+    file = runs.record_file(folder, name)
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(population(run.config, overrides, scores)))
+
+
 def test_a_plan_freezes_rate_seeds_and_a_larger_test_set(planned):
     made, file = planned
     assert plan.read(file) == made
