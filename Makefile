@@ -13,7 +13,7 @@ help:
 	@echo 'make test-newest  the suite on the newest Python and packages that pyproject.toml allows'
 	@echo 'make test-slurm  the tests with a private Slurm on this machine (apt-get install slurm-wlm munge)'
 	@echo 'make bench     the benchmarks (tables with CPU seconds)'
-	@echo 'make gpu-day   measurements on a GPU, MINUTES=60, the most valuable first'
+	@echo 'make gpu-day   measurements on a GPU, MINUTES=15, the most valuable first'
 	@echo 'make docs      the pages of docs/ and the API as a site, in build/docs'
 
 venv:
@@ -51,10 +51,10 @@ lint: venv
 	@$(PY) -m basedpyright --level error
 
 bench: venv
-	@for script in $(filter-out %/gpu_day.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(PY) $$script || exit 1; done
+	@for script in $(filter-out %/gpu_day.py %/forecast.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(PY) $$script || exit 1; done
 
 # Needs a GPU and pip install -e '.[cuda13]' (cuda12 for older drivers); DRY=--dry-run tries the stages on a CPU.
-MINUTES ?= 60
+MINUTES ?= 15
 gpu-day: venv
 	@$(PY) benchmarks/gpu_day.py --minutes=$(MINUTES) $(DRY)
 

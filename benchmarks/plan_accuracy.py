@@ -10,9 +10,7 @@ matrix products in the compiled program.
 """
 
 import json
-import math
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -106,28 +104,9 @@ def measure(devices: int, name: str) -> None:
 def dot_flops(text: str) -> float:
     """Returns the FLOPs of the matrix products in a compiled program of a CPU."""
     from jaxformer.planning import hlo
+    from jaxformer.planning.operations import operations
 
-    program, total = hlo.parse(text), 0.0
-    # (computation, one of its instructions, how often the instruction runs)
-    pending = [
-        (program.computations[name], instruction, times)
-        for name, instruction, times in program.executed()
-    ]
-    while pending:
-        computation, instruction, times = pending.pop()
-        if instruction.opcode == "fusion":
-            for name in program.called(instruction):
-                fused = program.computations.get(name, {})
-                pending += [
-                    (fused, fused_instruction, times) for fused_instruction in fused.values()
-                ]
-        if instruction.opcode != "dot":
-            continue
-        dimensions = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", instruction.attributes)
-        left = computation[instruction.operands[0]].shapes[0].sizes
-        contracted = math.prod(left[int(axis)] for axis in dimensions.group(1).split(",") if axis)
-        total += times * 2.0 * contracted * math.prod(instruction.shapes[0].sizes)
-    return total
+    return sum(step.times * step.flops for step in operations(hlo.parse(text)))
 
 
 class Sampler:

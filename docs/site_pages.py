@@ -70,12 +70,13 @@ EXPLORERS = {
     "phase": ("two_failure_modes-fig1_trainability-small", explore.phase_diagram),
     "order": ("attention_paths-order_parameter-paper", explore.order_parameter),
 }
+# The sidebar, at most 25 links. The pages below one of these unfold where it is open.
 CONTENTS = {
     "Begin": ["tutorial", "words"],
     "Explore": ["explore/collapse", "explore/paths", "gallery"],
-    "Notebooks": [f"notebooks/{name}" for name in NOTEBOOKS],
     "How to": [
         "anatomy",
+        "own",
         "recipes",
         "running",
         "devices",
@@ -84,27 +85,30 @@ CONTENTS = {
         "laboratory",
         "adding",
     ],
-    "Theory": ["signal", "sde", "mixit", "associations", "attention_paths"],
-    "Papers": [f"papers/{key}" for key in PAPERS],
-    "Results": [f"results/{key}" for key in PAPERS]
-    + ["verdicts", "stats", "flags", "derivations", "coverage"],
-    "Notes to the authors": [
-        "notes/index",
+    "Theory": ["signal"],
+    "Papers": [*(f"papers/{key}" for key in PAPERS), "findings", "verdicts", "notes/index"],
+    "Reference": ["api", "reference/commands"],
+}
+# {page: the pages below it}
+BELOW = {
+    "tutorial": [f"notebooks/{name}" for name in NOTEBOOKS],
+    "adding": ["architecture"],
+    "signal": ["sde", "mixit", "associations", "attention_paths"],
+    **{f"papers/{key}": [f"results/{key}"] for key in PAPERS},
+    "verdicts": ["ladders", "stats", "flags", "derivations", "coverage"],
+    "notes/index": [
         "notes/chance_levels",
         "notes/rank_collapse",
         "notes/positions",
         "notes/early_attention",
         "notes/overlap_exponent",
     ],
-    "Reference": [
-        "api",
+    "reference/commands": [
+        "reference/configs",
+        "reference/fields",
         "reference/tasks",
         "reference/models",
-        "reference/fields",
-        "reference/configs",
-        "reference/commands",
     ],
-    "Inside": ["architecture"],
 }
 
 
@@ -112,8 +116,11 @@ def complete(name: str, text: str) -> str:
     """Returns a page with its generated parts and without links to files outside the site."""
     if name == "index":
         text = text.replace("<!-- contents -->", contents())
+        text = text.replace("<!-- first -->", first_lines())
         text = text.replace("<!-- cards -->", cards())
         text = text.replace("<!-- findings -->", findings())
+    if below := BELOW.get(name):
+        text += f"\n\n{hidden_contents(below)}"
     if name == "gallery":
         text = text.replace("<!-- gallery -->", site_figures.gallery())
     if "<!-- figures -->" in text:
@@ -160,17 +167,24 @@ def explorer(kind: str) -> str:
 
 
 def contents() -> str:
-    """Returns a table of contents for each group; pages without a group come last."""
-    grouped = [name for names in CONTENTS.values() for name in names]
-    files = sorted((ROOT / "docs").rglob("*.md"))
-    all_names = [str(f.relative_to(ROOT / "docs").with_suffix("")) for f in files]
-    others = [name for name in all_names if name not in (*grouped, "index")]
-    blocks = []
-    for group, names in (CONTENTS | {"More": others}).items():
-        if names:
-            listed = "\n".join(names)
-            blocks += [f"```{{toctree}}\n:hidden:\n:caption: {group}\n\n{listed}\n```\n"]
-    return "\n".join(blocks)
+    """Returns a table of contents for each group; `BELOW` has the others."""
+    return "\n".join(hidden_contents(names, group) for group, names in CONTENTS.items() if names)
+
+
+def hidden_contents(names: list[str], caption: str = "") -> str:
+    """Returns a table of contents that only the sidebar shows."""
+    title = f":caption: {caption}\n" if caption else ""
+    listed = "\n".join(f"/{name}" for name in names)
+    return f"```{{toctree}}\n:hidden:\n{title}\n{listed}\n```\n"
+
+
+def first_lines() -> str:
+    """Returns how to install, and the first block of Python with its output, of the README."""
+    text = (ROOT / "README.md").read_text()
+    start = text.index("Linux or macOS")
+    install = text[start : text.index("Train a transformer whose")]
+    block = text[text.index("Train a transformer whose") : text.index("| I want to know")]
+    return (install + block).replace("](docs/", "](")
 
 
 def findings() -> str:

@@ -164,14 +164,18 @@ def make_runs(args, planned: plan.Plan) -> int:
 
 def judge(args, planned: plan.Plan, papers: Mapping[str, Paper]) -> int:
     """Prints and writes the verdicts of the rows whose runs are recorded."""
-    judged = judgement.judge(planned, papers, args.plan.parent / "records")
+    rows = ledger(papers, read.load(write.RESULTS)[0])
+    explored = {(row.paper.key, row.item.name): row.records for row in rows}
+    judged = judgement.judge(planned, papers, args.plan.parent / "records", explored)
     for row in judged:
-        if row.outcome == judgement.NOT_YET_RUN:
+        if not row.is_run:
             continue
         primary = f"primary rule {row.primary_verdict}"
         _, numbers = row.rules[row.primary]
         print(f"{row.outcome}: {row.paper} {row.item}: {row.exploratory}, now {row.verdict}")
-        print(f"  {row.seeds} seeds; {primary}: {row.primary}: {numbers}")
+        print(f"  {row.fresh}; {primary}: {row.primary}: {numbers}")
+        for line in row.problems:
+            print(f"  {line}")
     counts = Counter(row.outcome for row in judged)
     print(", ".join(f"{counts[name]} {name}" for name in judgement.ORDER if counts[name]))
     file = args.plan.parent / "VERDICTS.json"

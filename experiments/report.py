@@ -33,7 +33,8 @@ from pathlib import Path
 
 from experiments.cli.flags import IS_CLONE, WORKSPACE
 from experiments.confirmation import published
-from experiments.ledger import tables
+from experiments.ladders import shown
+from experiments.ledger import headline, requirement, summary, tables
 from experiments.ledger.choose import matching_items, select_rows
 from experiments.ledger.ledger import Row, ledger
 from experiments.ledger.read import load, load_runs
@@ -45,6 +46,7 @@ from experiments.site import (
     html,
     markdown,
     opening,
+    paper_pages,
     results_pages,
 )
 from jaxformer.core.errors import UserError, one_line
@@ -86,7 +88,10 @@ def main(argv: Sequence[str]) -> int:
         )
     if args.csv:
         _check_writable(args.csv)
-    rows = all_rows = ledger(PAPERS, records, also=("tiny",) if args.runs else ())
+    rows = ledger(PAPERS, records, also=("tiny",) if args.runs else ())
+    if not args.only_runs:
+        rows = published.with_confirmations(rows, WORKSPACE / "confirmation")
+    all_rows = rows
     if args.only:
         rows = select_rows(rows, args.only)
         used = {r.where for row in rows for r in (*row.records.values(), *row.stale.values())}
@@ -172,11 +177,10 @@ def write_browser_pages(
 
 def row_as_text(row: Row) -> str:
     """Returns a row as text for the terminal: claim, rules, verdict and missing runs."""
-    lines = [f"{row.item.name} ({row.paper.key}): {row.verdict}", f"  claim: {row.item.claim}"]
-    for checks, head in ((False, "rule"), (True, "additional check")):
-        for finding, _ in tables.findings_with_sides(row, checks):
-            numbers = f", {finding.numbers}" if finding.numbers else ""
-            lines.append(f"  {head}: {finding.text}: {finding.verdict}{numbers}")
+    note = f" ({note})" if (note := headline.note(row)) else ""
+    verdict = f"{headline.verdict(row)}{note}"
+    lines = [f"{row.item.name} ({row.paper.key}): {verdict}", f"  claim: {row.item.claim}"]
+    lines += map("  ".__add__, _rules_as_text(row))
     lines += [f"  caveat: {text}" for text in (*row.flags, row.item.note) if text]
     lines += [f"  needs {row.item.needs}"] if row.item.needs else []
     lines += [f"  here: {row.item.defines}"] if row.item.defines else []
@@ -185,6 +189,20 @@ def row_as_text(row: Row) -> str:
     return "\n".join(
         [*lines, *(f"  to run: {line}" for line in tables.missing_commands(row).values())]
     )
+
+
+def _rules_as_text(row: Row) -> list[str]:
+    """Returns a line for each rule and check; the fresh runs come before the first ones."""
+    required, fresh = requirement.by_sentence(row), headline.fresh_rules(row)
+    head = "first runs" if fresh else "rule"
+    judged = [("rule", *rule) for rule in fresh]
+    judged += [(head, f.text, f.verdict, f.numbers) for f in row.findings]
+    judged += [("additional check", f.text, f.verdict, f.numbers) for f in row.checks]
+    lines = []
+    for head, sentence, verdict, numbers in judged:
+        shown = requirement.with_requirement(numbers, required[sentence])
+        lines.append(f"{head}: {sentence}: {verdict}" + (f", {shown}" if shown else ""))
+    return lines
 
 
 def write_pages(records: list[Record], problems: list[str], check: bool) -> int:
@@ -206,20 +224,26 @@ def _has_text(file: Path, text: str) -> bool:
 
 def render(records: list[Record], problems: list[str]) -> dict[str, str]:
     """Returns the text of each Markdown page by its path."""
-    rows, confirmations = ledger(PAPERS, records), published.read(WORKSPACE / "confirmation")
-    verdict_table = results_pages.counts(rows, "../RESULTS.md", confirmations)
-    if confirmations:
-        verdict_table += ["", confirmation_lines.summary(confirmations)]
+    rows = published.with_confirmations(ledger(PAPERS, records), WORKSPACE / "confirmation")
+    verdict_table = results_pages.counts(rows, "../RESULTS.md")
+    verdict_table += [
+        "",
+        summary.verdict_counts(rows),
+        summary.failures(rows),
+        "",
+        confirmation_lines.summary(rows),
+    ]
     pages = {
-        "RESULTS.md": results_pages.results(rows, records, problems, confirmations),
-        "README.md": markdown.readme((WORKSPACE / "README.md").read_text(), rows, confirmations),
+        "RESULTS.md": results_pages.results(rows, records, problems),
+        "README.md": markdown.readme((WORKSPACE / "README.md").read_text(), rows),
     }
     findings = (WORKSPACE / "docs/findings.md").read_text()
-    pages["docs/findings.md"] = markdown.findings(findings, rows, verdict_table, confirmations)
+    pages["docs/findings.md"] = markdown.findings(findings, rows, verdict_table)
     by_paper = results_pages.records_by_paper(rows, records)[0]
+    trends = shown.trends(WORKSPACE / "ladders")
     for key, paper in results_pages.papers_of(rows).items():
         paper_rows = [row for row in rows if row.paper.key == key]
-        page = results_pages.paper_page(paper, paper_rows, by_paper[key], confirmations)
+        page = paper_pages.paper_page(paper, paper_rows, by_paper[key], trends)
         pages[f"{results_pages.FOLDER}/{key}.md"] = page
     return pages
 

@@ -8,8 +8,10 @@
     run = jaxformer.open("runs/my_run")                           read a run: result, curves, ..
     print(jaxformer.compare(run, other))                          differences with intervals
     model, params, config = jaxformer.load("runs/my_run")         load a trained network
-    jaxformer.capture.capture(model, params, tokens, names)       read activations
+    text = jaxformer.text(model)                                  its tokenizer
+    jaxformer.capture.capture(model, params, "a prompt", names=[..])  read activations
     jaxformer.generate(model, params, tokens, new=40)             continue prompts
+    jaxformer.adapters.merge(params)                              write adapters into their kernels
 
 The package's modules are imported on first use, so that `import jaxformer` is quick.
 """
@@ -37,11 +39,13 @@ if 0 <= _address_space < 2e9:
 if TYPE_CHECKING:
     from jaxformer import capture, surgery
     from jaxformer.api import plan, train
+    from jaxformer.core import adapters
     from jaxformer.core.partition import Partition
     from jaxformer.interp import lens, plots
     from jaxformer.interp.generation import generate
     from jaxformer.loading import load
     from jaxformer.loading import open_run as open
+    from jaxformer.models.texts import text
     from jaxformer.models.wrap import wrap
     from jaxformer.studies.anatomy.api import anatomy
     from jaxformer.studies.anatomy.examination import examine
@@ -53,6 +57,7 @@ __all__ = [
     "Partition",
     "Run",
     "__version__",
+    "adapters",
     "anatomy",
     "capture",
     "compare",
@@ -65,6 +70,7 @@ __all__ = [
     "plan",
     "plots",
     "surgery",
+    "text",
     "train",
     "wrap",
 ]
@@ -81,10 +87,12 @@ _OBJECTS = {
     "load": ("jaxformer.loading", "load"),
     "open": ("jaxformer.loading", "open_run"),
     "plan": ("jaxformer.api", "plan"),
+    "text": ("jaxformer.models.texts", "text"),
     "train": ("jaxformer.api", "train"),
     "wrap": ("jaxformer.models.wrap", "wrap"),
 }
 _SUBMODULES = {
+    "adapters": "jaxformer.core.adapters",
     "capture": "jaxformer.capture",
     "lens": "jaxformer.interp.lens",
     "plots": "jaxformer.interp.plots",

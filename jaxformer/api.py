@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import optax
 
@@ -17,6 +17,7 @@ from jaxformer.core.label_table import label_table
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.io.run_folder import MemoryWorkdir, config_hash, open_workdir
+from jaxformer.models.model import Model
 from jaxformer.models.own_model import model_identity
 from jaxformer.models.pretrained_init import FromParams
 from jaxformer.planning import published
@@ -29,9 +30,11 @@ from jaxformer.tasks.heldout import default_data
 from jaxformer.tasks.source import Data, make_source
 from jaxformer.tasks.task import Task
 from jaxformer.training.arguments import (
+    TrainOptions,
     check_data,
     check_devices,
     check_fits,
+    names_of_python,
     optimizers_of,
     population_of,
     settings_of,
@@ -42,7 +45,7 @@ from jaxformer.training.cost.memory import state_bytes
 from jaxformer.training.population import Population
 from jaxformer.training.run import train_phases
 from jaxformer.training.run_view import Run, run_of
-from jaxformer.training.setup import Phase, make_phases, make_setup, shapes_of
+from jaxformer.training.setup import Phase, adapted_shapes, make_phases, make_setup
 from jaxformer.training.user_optimizer import check_learning_rate
 
 Rules = Iterable[tuple[str, str]]
@@ -53,7 +56,7 @@ SIGNALS = 128  # exit codes above are those of signals
 
 def train(
     task: Task,
-    model: Any,
+    model: Model,
     partition: Partition | Rules = TRAIN_EVERYTHING,
     *,
     steps: int,
@@ -67,7 +70,7 @@ def train(
     workdir: str | Path | None = None,
     devices: DeviceSettings | None = None,
     progress: bool = True,
-    **settings: Any,
+    **settings: Unpack[TrainOptions],
 ) -> Run:
     """Trains a model on a task and returns its scores, parameters and curves.
 
@@ -133,24 +136,25 @@ def train(
     check_devices(devices)
     check_data(data)
     source = None
-    if data is None:
-        data, source = default_data(task, batch_size)
-    prepared = _prepare(
-        task,
-        model,
-        partition,
-        steps=steps,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        seeds=seeds,
-        optimizer=optimizer,
-        optimizer_name=optimizer_name,
-        unfreeze=unfreeze,
-        data=data,
-        source=source,
-        devices=devices,
-        **settings,
-    )
+    with names_of_python():
+        if data is None:
+            data, source = default_data(task, batch_size)
+        prepared = _prepare(
+            task,
+            model,
+            partition,
+            steps=steps,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            seeds=seeds,
+            optimizer=optimizer,
+            optimizer_name=optimizer_name,
+            unfreeze=unfreeze,
+            data=data,
+            source=source,
+            devices=devices,
+            **settings,
+        )
     phases, config_json = prepared.phases, prepared.config_json
     # Before the folder is opened: nothing is written for a task whose examples are wrong.
     drawn = heldout.draw(task, phases[-1].setup.data)
@@ -273,7 +277,7 @@ def _prepare(
     optimizers = optimizers_of(
         optimizer,
         [partition, *(rules for _, rules in later)],
-        lambda: shapes_of(model, task),
+        lambda: adapted_shapes(model, task, [partition, *(rules for _, rules in later)]),
         optimizer_name,
     )
     rate_arguments = {"learning_rate": learning_rate}

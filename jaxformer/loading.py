@@ -14,10 +14,12 @@ from jaxformer import build
 from jaxformer.core import paths, sharding
 from jaxformer.core.errors import UserError, unknown
 from jaxformer.core.partition import Partition
+from jaxformer.interp import known
 from jaxformer.io.checkpoint_reader import Checkpoint, read_newest
 from jaxformer.io.run_folder import Workdir
 from jaxformer.models import toy
-from jaxformer.models.model import current_arrays, not_finite
+from jaxformer.models.model import Model, Params, current_arrays, not_finite
+from jaxformer.models.words import PreparedWords, attach
 from jaxformer.tasks.task import Task
 from jaxformer.training.result import Result
 from jaxformer.training.run_view import Run
@@ -32,13 +34,14 @@ def load(
     dtype: Any = None,
     place: Any = None,
     devices: Mapping[str, int] | None = None,
-) -> tuple[Any, dict[str, Any], Any]:
+) -> tuple[Model, Params, Any]:
     """Loads a run from its newest checkpoint, or a published model. No file of a run is written.
 
     Args:
         source: the folder of a run, or a published model: a folder with config.json and
             safetensors, a GGUF file, "package:NAME" of an installed Python package with weights, or
-            a name on the Hugging Face hub. "toy:induction" is a small network of this package.
+            a name on the Hugging Face hub. "toy:induction" is a small network of this package,
+            and "known:copy" one of hand-set weights (`jaxformer.interp.known`).
         member: the index of a member in the run's population, which is ordered by learning rate,
             then by seed. By default the first seed of the learning rate that the run chose.
         model: the model, if its class is not one of jaxformer's.
@@ -51,7 +54,8 @@ def load(
 
     Returns:
         (model, params, config). The config is that of the run, or the content of the config.json of
-        a published model.
+        a published model. The model knows its tokenizer (`jaxformer.text(model)`), so that
+        `capture`, `generate` and the lenses take prompts as texts.
 
     Raises:
         UserError: the source is neither a run nor a published model, is damaged or not supported,
@@ -66,10 +70,13 @@ def load(
     """
     if not isinstance(source, str | Path):
         raise UserError(f"load needs a folder, a file or a name, got {source!r:.100}.")
-    if str(source).startswith(toy.PREFIX):
+    if str(source).startswith((toy.PREFIX, known.PREFIX)):
         if (member, model, revision, dtype, place, devices) != (None,) * 6:
             raise UserError(f"{source} takes no further arguments.")
-        return toy.load_toy(str(source))
+        if str(source).startswith(toy.PREFIX):
+            return toy.load_toy(str(source))
+        network = known.network(str(source))
+        return network.model, network.params, {"known": str(source).removeprefix(known.PREFIX)}
     loaded = _load(source, member, model, revision, dtype, place, devices)
     if broken := not_finite(loaded[1]):
         others = f" and {len(broken) - 1} others" if len(broken) > 1 else ""
@@ -95,16 +102,27 @@ def _load(
         if member is not None or model is not None:
             raise UserError(f"{source} is a published model: it takes no member and no model.")
         from jaxformer.models.pretrained import load_folder
+        from jaxformer.models.pretrained.text import tokenizer_of
 
         if devices is not None:
             place = _placement_on_mesh(devices, place)
-        return load_folder(folder, dtype, place)
+        loaded = load_folder(folder, dtype, place)
+        attach(loaded[0], lambda: tokenizer_of(folder, loaded[0].spec.vocab_size))
+        return loaded
     if (revision, dtype, place, devices) != (None,) * 4:
         raise UserError(
             f"{source} is a run: revision, dtype, place and devices are options of published "
             "models."
         )
-    return load_run(source, member, model)[:3]
+    run = load_run(source, member, model)
+    if build.reads_tokens(run.config):
+        attach(run.model, lambda: _words_of_run(run.config))
+    return run[:3]
+
+
+def _words_of_run(config: Any) -> PreparedWords:
+    task: Any = build.task(config)  # a `PreparedText`
+    return PreparedWords(task.prepared.tokenizer)
 
 
 def _placement_on_mesh(devices: Mapping[str, int], place: Any) -> Any:

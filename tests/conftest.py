@@ -7,6 +7,7 @@ quarter of the time. `make test-all` runs the same tests with them.
 import ctypes
 import functools
 import gc
+import json
 import os
 from importlib.metadata import version
 from pathlib import Path
@@ -33,9 +34,12 @@ import jax
 from experiments import report
 from experiments.cli import flags
 from experiments.cli.flags import ROOT
+from experiments.confirmation import plan, published
+from experiments.confirmation.runs import of_first_seeds
 from experiments.ledger import ledger as ledger_module
 from experiments.ledger import read
 from experiments.ledger.ledger import ledger
+from experiments.ledger.record import Record
 from experiments.papers import PAPERS, plots
 from experiments.schedule import planning
 from jaxformer.runtime import figure_style
@@ -126,6 +130,31 @@ def real_records(read_the_records_once):
 def real_rows(real_records):
     """The rows of the ledger: every table and figure with its records and verdict."""
     return ledger(PAPERS, real_records)
+
+
+@pytest.fixture(scope="session")
+def published_rows(real_rows):
+    """The rows of the ledger with their confirmations, as the pages show them."""
+    return published.with_confirmations(real_rows, ROOT / "confirmation")
+
+
+@pytest.fixture(scope="session")
+def fresh_records():
+    """The new records of each row by (paper, item), then by cell, with the seeds of the plan."""
+    planned = plan.read(ROOT / "confirmation/PLAN.json")
+    contents = {
+        file.stem: Record.from_json(json.loads(file.read_text()), where=file.name)
+        for file in (ROOT / "confirmation/records").glob("*.json")
+    }
+    return {
+        (row.paper, row.item): {
+            f"{cell}, replica {i + 1}" if i else cell: of_first_seeds(contents[name], row.seeds)
+            for cell, names in row.cells.items()
+            for i, name in enumerate(names)
+            if name in contents
+        }
+        for row in planned.rows
+    }
 
 
 def resident() -> int:

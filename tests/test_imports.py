@@ -28,7 +28,7 @@ LAYERS = {
     "models": {"core", "io", "runtime"},
     "data": {"core", "io", "runtime", "models"},
     "tasks": {"core", "data", "models"},
-    "interp": {"core", "io", "runtime", "models"},
+    "interp": {"core", "stats", "report", "io", "runtime", "models"},
     "training": {"core", "report", "io", "runtime", "models", "data", "tasks", "interp"},
     "planning": {"core", "io", "models", "tasks", "training"},
     "studies": {

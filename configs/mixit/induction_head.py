@@ -18,9 +18,10 @@ networks on the test set. `pairing/layer 1` is the attention from a value in the
 head of the layer. `pairing_by_chance` and `induction_by_chance` are their values for uniform
 attention.
 
-Three metrics give the accuracy when heads are cut in the layer of the strongest induction head:
-`accuracy/strongest head cut` (.989 for Frozen-QK), `accuracy/weakest head cut` (.999) and
-`accuracy/all heads cut` (.072). The figure shows the attention maps for one sequence.
+Four metrics give the accuracy when heads are cut in the layer of the strongest induction head:
+`accuracy/strongest head cut` (.989 for Frozen-QK), `accuracy/answering heads cut` (.072), of all
+heads that attend to the answer, `accuracy/weakest head cut` (.999) and `accuracy/all heads cut`
+(.072). The figure shows the attention maps for one sequence.
 experiments/look.py draws the same for any finished run of a decoder.
 """
 

@@ -7,6 +7,7 @@ source  a published model, as `jaxformer.load` reads it: a folder with config.js
         The default, an empty source, is a random tiny model that needs no file
 free    a pattern of the modules or parameters to train, such as block_9/mlp or
         "block_(28|29)/mlp" (in quotes)
+label   how it is trained: train, or an adapter such as lora(8) on the kernels in these modules
 tokens  the prepared text: a path or a name in runs/data
 
 scale  sizes                                time                 expected result
@@ -18,10 +19,11 @@ Prepare the text with the tokenizer of the model:
 
     python experiments/prepare.py --dataset text:FILE --tokenizer FOLDER --out TOKENS
 
-Frozen parameters do not change at all and have neither gradients nor optimizer state. The logits
-are computed for a few positions at a time, so a large vocabulary needs little memory.
-`jaxformer.load(WORKDIR)` returns the trained model. The time of the small scale is that of a model
-with 135 million parameters. No paper has these runs.
+Frozen parameters do not change at all and have neither gradients nor optimizer state. An adapter
+wants a higher rate: add --config.optim.learning_rate=1e-3. The logits are computed for a few
+positions at a time, so a large vocabulary needs little memory. `jaxformer.load(WORKDIR)` returns
+the trained model. The time of the small scale is that of a model with 135 million parameters. No
+paper has these runs.
 """
 
 from configs import common
@@ -35,6 +37,7 @@ def get_config(arg: str = ""):
         arg,
         source=FreeText(("",)),
         free=FreeText((r"block_1/mlp",)),
+        label=FreeText(("train",)),
         tokens=FreeText(("",)),
         scale=common.SCALES,
     )
@@ -42,7 +45,8 @@ def get_config(arg: str = ""):
     config.task = common.prepared_text("next_token", arguments["tokens"], window=128, batch_of=0)
     config.task.vocab = 0  # vocabulary of the model if larger than the tokenizer's; 0: the same
     config.model = dict(name="loaded", source=arguments["source"])
-    config.partition = ((f"({arguments['free']})(/.*)?", "train"), (".*", "frozen"))
+    below = "/(.*/)?kernel" if arguments["label"].startswith("lora") else "(/.*)?"
+    config.partition = ((f"({arguments['free']}){below}", arguments["label"]), (".*", "frozen"))
     config.data.update(test_size=64, validation_size=64)
     config.optim.update(learning_rate=(1e-4,), warmup=10)
     # There is one member. "map" would need a second copy of its parameters, "vmap" does not.

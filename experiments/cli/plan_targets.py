@@ -78,7 +78,8 @@ def print_plans(plans: Sequence[Plan]) -> None:
     if len(plans) == 1:
         print(plans[0])
         return
-    header = ("target", "mesh", "peak", "free", "FLOPs", "sent", "step", "bound", "compiled")
+    sizes = ("peak", "free", "FLOPs", "sent")
+    header = ("target", "mesh", *sizes, "at least", "bound", "forecast", "compiled")
     rows = [header, *(_row(plan) for plan in plans)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -95,7 +96,8 @@ def _row(plan: Plan) -> tuple[str, ...]:
     sent = byte_size(sum(exchange.sent_bytes for exchange in plan.exchanges))
     time, bound = (f"{plan.step_seconds:.3g} s", plan.bound) if plan.seconds else ("-", "-")
     sizes = (byte_size(plan.peak), free, f"{plan.flops:.3g}", sent)
-    return (plan.target, mesh, *sizes, time, bound, f"{plan.compile_seconds:.0f} s")
+    forecast = f"{plan.forecast_seconds:.3g} s" if plan.classes else "-"
+    return (plan.target, mesh, *sizes, time, bound, forecast, f"{plan.compile_seconds:.0f} s")
 
 
 def plan_config(config_file: str, overrides: Mapping[str, str], target: Target) -> Plan:

@@ -8,53 +8,72 @@ row that was open is *decided: held* or *decided: did not hold*, or *still open*
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from experiments.confirmation.freshness import what_was_fresh
 from experiments.confirmation.plan import Plan, PlannedRow, item_of
 from experiments.confirmation.runs import of_first_seeds, read_records
 from experiments.ledger import multiplicity
+from experiments.ledger.confirmed import (
+    CONFIRMED,
+    DECIDED,
+    NOT_CONFIRMED,
+    NOT_YET_RUN,
+    ORDER,
+    REVERSED,
+    STILL_OPEN,
+    Confirmed,
+)
 from experiments.ledger.item import Item, Paper
 from experiments.ledger.ledger import judge_records
 from experiments.ledger.record import Record
-from experiments.ledger.rules import HELD, NOT_HELD, OPEN, Finding, Rule, overall
+from experiments.ledger.record_numbers import read_side
+from experiments.ledger.rules import OPEN, Finding, Rule, overall
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import dumps, write_atomically
 from jaxformer.io.run_folder import config_hash
 
-CONFIRMED, NOT_CONFIRMED, REVERSED = "confirmed", "not confirmed", "reversed"
-NOT_YET_RUN, STILL_OPEN = "not yet run", "still open"
-DECIDED = {HELD: "decided: held", NOT_HELD: "decided: did not hold"}
-ORDER = (REVERSED, NOT_CONFIRMED, STILL_OPEN, *DECIDED.values(), CONFIRMED, NOT_YET_RUN)
+NOTHING: Mapping = {}
 
 
-class Confirmed(NamedTuple):
-    """The confirmation of one row."""
-
-    paper: str
-    item: str
-    outcome: str  # one of ORDER
-    exploratory: str  # the verdict of the ledger when the plan was made
-    verdict: str  # the verdict of the new runs
-    seeds: int
-    primary: str  # the sentence of the primary rule
-    primary_verdict: str
-    primary_q: float | None  # by Holm's method, over the primary rules of this confirmation
-    rules: Mapping[str, tuple[str, str]]  # sentence -> verdict and numbers
+def first_judge(text: str, rule: Rule, records: Mapping[str, Record]) -> Finding:
+    """Judges a rule as the first plan fixed it."""
+    return rule.judge(text, lambda side: read_side(records, side))
 
 
-def judge(plan: Plan, papers: Mapping[str, Paper], folder: Path) -> list[Confirmed]:
-    """Judges all rows of a plan by its frozen rules; reversed rows come first."""
-    records = read_records(plan, folder, plan.runs)
-    items = [_with_replicas(item_of(papers, row), row) for row in plan.rows]
+def judge(
+    plan: Plan,
+    papers: Mapping[str, Paper],
+    folder: Path,
+    explored: Mapping[tuple[str, str], Mapping[str, Record]] = NOTHING,
+) -> list[Confirmed]:
+    """Judges all rows of a plan by its frozen rules; reversed rows come first.
+
+    Args:
+      plan: the plan.
+      papers: the claims.
+      folder: the folder of the new records.
+      explored: the records of results/ by cell, for each (paper, item). They tell numbers that
+        were computed again from numbers that were sampled again, and decide nothing.
+    """
+    made = read_records(plan, folder, plan.runs)
+    items = [item_with_replicas(item_of(papers, row), row) for row in plan.rows]
+    records = [records_of_row(row, made) for row in plan.rows]
+    problems: list[list[str]] = [[] for _ in plan.rows]
     findings = [
-        judge_records(item, _records_of_row(row, records))
-        for item, row in zip(items, plan.rows, strict=True)
+        judge_records(item, by_cell, lines, first_judge)
+        for item, by_cell, lines in zip(items, records, problems, strict=True)
     ]
     corrected = multiplicity.with_q_values([*zip(items, findings, strict=True)])
-    judged = [
-        _confirmed(row, item, judged_rules, is_complete=row.runs <= records.keys())
-        for row, item, judged_rules in zip(plan.rows, items, corrected, strict=True)
-    ]
+    judged = []
+    for row, item, by_cell, lines, judged_rules in zip(
+        plan.rows, items, records, problems, corrected, strict=True
+    ):
+        confirmed = _confirmed(row, item, judged_rules, is_complete=row.runs <= made.keys())
+        if confirmed.is_run:
+            before = explored.get((row.paper, row.item), {})
+            fresh = what_was_fresh(row, item, plan.runs, by_cell, before)
+            confirmed = confirmed._replace(fresh=fresh, problems=tuple(lines))
+        judged.append(confirmed)
     return sorted(judged, key=lambda row: ORDER.index(row.outcome))
 
 
@@ -69,7 +88,10 @@ def read(file: Path) -> tuple[str, list[Confirmed]]:
     """Reads VERDICTS.json; returns the plan's hash and the rows."""
     try:
         content = json.loads(file.read_text())
-        rows = [Confirmed(**row) for row in content["rows"]]
+        rows = [
+            Confirmed(**row | {"problems": tuple(row.get("problems", ()))})
+            for row in content["rows"]
+        ]
         is_unedited = content.pop("sum") == config_hash(content)
     except OSError:
         return "", []
@@ -80,7 +102,7 @@ def read(file: Path) -> tuple[str, list[Confirmed]]:
     return content["hash"], rows
 
 
-def _records_of_row(row: PlannedRow, records: Mapping[str, Record]) -> dict[str, Record]:
+def records_of_row(row: PlannedRow, records: Mapping[str, Record]) -> dict[str, Record]:
     """Returns the records of a row by cell, with as many seeds as the plan gives the row."""
     by_cell = {}
     for cell, names in row.cells.items():
@@ -99,7 +121,7 @@ def _all_replicas(cells: Sequence[str], row: PlannedRow) -> tuple[str, ...]:
     return tuple(_replica(cell, number) for cell in cells for number in range(len(row.cells[cell])))
 
 
-def _with_replicas(item: Item, row: PlannedRow) -> Item:
+def item_with_replicas(item: Item, row: PlannedRow) -> Item:
     """Returns the item whose means over splits of the data also include the replicas of each split.
 
     A replica repeats the run of a split with other data. The plan has replicas for a row that needs

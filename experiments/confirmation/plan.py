@@ -136,7 +136,9 @@ def item_of(papers: Mapping[str, Paper], row: PlannedRow) -> Item:
     items = {item.name: item for item in papers[row.paper].items}
     if row.item not in items:
         raise unknown(f"row of {row.paper} in the plan", row.item, items)
-    return items[row.item]
+    item = items[row.item]
+    versions = (item, *item.earlier)  # rules may have been mended since the plan
+    return next((v for v in versions if item_digest(v) == row.digest), item)
 
 
 def item_digest(item: Item) -> str:

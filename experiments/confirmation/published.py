@@ -1,17 +1,16 @@
 """The confirmations that the result pages show: VERDICTS.json and the rows not yet run."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.confirmation import judgement, plan
-from experiments.confirmation.judgement import NOT_YET_RUN, Confirmed
+from experiments.ledger.confirmed import NOT_YET_RUN, ORDER, Confirmed
+from experiments.ledger.ledger import Row
 from jaxformer.core.errors import UserError
-
-Confirmations = Mapping[tuple[str, str], Confirmed]  # by (paper, item), sorted by judgement.ORDER
 
 
 def read(folder: Path) -> dict[tuple[str, str], Confirmed]:
-    """Returns the confirmation of each planned row. Rows with a reversed verdict come first.
+    """Returns the confirmation of each planned row by (paper, item), reversed ones first.
 
     Raises UserError if the plan or the verdicts were edited, or belong to different plans.
 
@@ -43,4 +42,12 @@ def read(folder: Path) -> dict[tuple[str, str], Confirmed]:
         for row in planned.rows
     ]
     rows = {(row.paper, row.item): row for row in (*waiting, *judged)}
-    return dict(sorted(rows.items(), key=lambda pair: judgement.ORDER.index(pair[1].outcome)))
+    return dict(sorted(rows.items(), key=lambda pair: ORDER.index(pair[1].outcome)))
+
+
+def with_confirmations(rows: Sequence[Row], folder: Path) -> list[Row]:
+    """Returns the rows with their confirmations of a folder (see `read`)."""
+    confirmations = read(folder)
+    return [
+        row._replace(confirmed=confirmations.get((row.paper.key, row.item.name))) for row in rows
+    ]

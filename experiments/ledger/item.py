@@ -67,6 +67,11 @@ class Item(NamedTuple):
     also: str = ""  # a second place of the claim: "version B, Table 3"
     primary: str = ""  # the sentence of the rule that tests the claim's essence; "": the first
     repeats: str = ""  # the item whose claim this one makes again; counted once
+    merged: str = (
+        ""  # the item with which this one is counted once, though the first plan counts both
+    )
+    earlier: tuple["Item", ...] = ()  # the row as a plan holds it, if its rules were mended since
+    failure: str = ""  # one of headline.KINDS: what "did not hold" would mean
 
     @property
     def primary_rule(self) -> str:
@@ -74,8 +79,13 @@ class Item(NamedTuple):
         return self.primary or next(iter(self.rules), "")
 
     @property
+    def is_counted(self) -> bool:
+        """Whether the item counts as a claim of its paper."""
+        return self.is_distinct and not self.merged
+
+    @property
     def is_distinct(self) -> bool:
-        """Returns whether the item counts as a claim of its paper."""
+        """Whether the item counts as a claim in the correction of the first plan."""
         return not self.repeats and not set(self.flags) & set(NOT_COUNTED)
 
 
@@ -114,6 +124,7 @@ def _checked(item: Item, paper: str) -> Item:
         check_choice(f"primary rule of {paper} {item.name}", item.primary, item.rules)
     if not (item.rules or item.defines or item.needs):
         raise UserError(f"{paper} {item.name} claims something and has no rule that tests it.")
+    item = item._replace(earlier=tuple(_checked(version, paper) for version in item.earlier))
     rules, checks = (_with_cells(item, paper, by_text) for by_text in (item.rules, item.checks))
     for text, rule in (*rules.items(), *checks.items()):
         if not rule.can_fail():

@@ -1,10 +1,11 @@
 """The ledger: the records, findings and verdict of each table and figure of each paper."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from experiments.cli import flags
-from experiments.ledger import multiplicity
+from experiments.ledger import judging, multiplicity
+from experiments.ledger.confirmed import Confirmed
 from experiments.ledger.item import (
     EDGE,
     EXTENDED,
@@ -17,7 +18,6 @@ from experiments.ledger.item import (
     config_string,
 )
 from experiments.ledger.record import Record, address, at_the_edge, key
-from experiments.ledger.record_numbers import read_side
 from experiments.ledger.rules import (
     DEFINITION,
     DIVERGED,
@@ -29,6 +29,8 @@ from experiments.ledger.rules import (
 )
 from jaxformer.core.errors import UserError, unknown
 from jaxformer.stats.members import diverged
+
+JudgeRule = Callable[[str, Rule, Mapping[str, Record]], Finding]
 
 
 class Row(NamedTuple):
@@ -43,6 +45,7 @@ class Row(NamedTuple):
     stale: Mapping[str, Record] = {}  # by cell; their configs have changed: they decide nothing
     checks: tuple[Finding, ...] = ()  # additional checks, which do not decide the verdict
     flags: tuple[str, ...] = ()
+    confirmed: Confirmed | None = None  # None: no plan has the row, or no plan was read
 
 
 def ledger(
@@ -67,8 +70,20 @@ def ledger(
         for paper in papers.values()
         for item in paper.items
     ]
-    findings = multiplicity.with_q_values([(row.item, row.findings) for row in rows])
-    return [row._replace(findings=judged) for row, judged in zip(rows, findings, strict=True)]
+    findings = multiplicity.with_q_values([(_counted(row.item), row.findings) for row in rows])
+    return [_decided(row, judged) for row, judged in zip(rows, findings, strict=True)]
+
+
+def _counted(item: Item) -> Item:
+    """The item as the correction counts it: rows that were merged with another do not count."""
+    return item._replace(repeats=item.repeats or item.merged)
+
+
+def _decided(row: Row, findings: list[Finding]) -> Row:
+    """The row with corrected findings, which may leave its claim open."""
+    is_judged = row.verdict == overall(findings)  # neither a definition nor not implemented
+    verdict = judging.verdict(row.item, findings) if is_judged else row.verdict
+    return row._replace(findings=findings, verdict=verdict)
 
 
 def judge(
@@ -131,11 +146,14 @@ def _flags_of(item: Item, records: list[Record]) -> tuple[str, ...]:
 
 
 def judge_records(
-    item: Item, records: Mapping[str, Record], problems: list[str] | None = None
+    item: Item,
+    records: Mapping[str, Record],
+    problems: list[str] | None = None,
+    judge_rule: JudgeRule = judging.judge_rule,
 ) -> list[Finding]:
     """Judges each rule of an item by the records of its cells; appends to `problems`."""
     problems = [] if problems is None else problems
-    return [_judged(records, text, rule, problems) for text, rule in item.rules.items()]
+    return [_judged(records, text, rule, problems, judge_rule) for text, rule in item.rules.items()]
 
 
 def _sets_seeds(cell: Cell) -> bool:
@@ -154,12 +172,18 @@ def _divergence_problem(name: str, record: Record) -> list[str]:
     ]
 
 
-def _judged(records: Mapping[str, Record], text: str, rule: Rule, problems: list[str]) -> Finding:
+def _judged(
+    records: Mapping[str, Record],
+    text: str,
+    rule: Rule,
+    problems: list[str],
+    judge_rule: JudgeRule = judging.judge_rule,
+) -> Finding:
     scales = {records[c].scale for side in rule.sides for c in side.cells if c in records}
     if len(scales) > 1:
         problems.append(f"{text}: compares runs of scales {' and '.join(sorted(scales))}.")
     try:
-        return rule.judge(text, lambda side: read_side(records, side))
+        return judge_rule(text, rule, records)
     except KeyError as error:
         problems.append(f"no number {error} in its record.")
         return Finding(text, NOT_RUN, "")

@@ -19,7 +19,7 @@ from jaxformer.tasks.task import Task
 RECIPES = ("train", "look")  # recipes that report the metrics of the task
 # The recipe `look` adds these scores of each layer, and the accuracies after these cuts of heads.
 HEAD_METRICS = ("pairing", "induction")
-HEAD_CUTS = ("strongest head cut", "weakest head cut", "all heads cut")
+HEAD_CUTS = ("strongest head cut", "answering heads cut", "weakest head cut", "all heads cut")
 ALWAYS = ("trained_share",)  # metrics of every run
 
 

@@ -1,7 +1,10 @@
 """Sentences about all rows: each paper's items by verdict, corrected decisions, late rules."""
 
+from collections import Counter
 from collections.abc import Sequence
 
+from experiments.ledger import headline
+from experiments.ledger.confirmed import RECOMPUTED
 from experiments.ledger.item import EASY, OURS, OUTSIDE
 from experiments.ledger.ledger import Row
 from experiments.ledger.multiplicity import PRIMARY, SECONDARY
@@ -19,7 +22,7 @@ LEADS = {
 
 def distinct_claims(rows: Sequence[Row]) -> list[Row]:
     """Returns the rows that count as claims of papers, with each distinct claim once."""
-    return [row for row in rows if row.item.is_distinct]
+    return [row for row in rows if row.item.is_counted]
 
 
 def groups(rows: Sequence[Row], paper: str) -> dict[str, list[tuple[Row, str]]]:
@@ -32,13 +35,13 @@ def groups(rows: Sequence[Row], paper: str) -> dict[str, list[tuple[Row, str]]]:
     paper_rows = [row for row in rows if row.paper.key == paper]
     claimed = distinct_claims(paper_rows)
     own_questions = [row for row in paper_rows if OURS in row.item.flags]
-    others = [row for row in paper_rows if not (row.item.is_distinct or OURS in row.item.flags)]
+    others = [row for row in paper_rows if not (row.item.is_counted or OURS in row.item.flags)]
     grouped = {
-        head: [(row, "") for row in claimed if row.verdict == verdict]
+        head: [(row, "") for row in claimed if headline.verdict(row) == verdict]
         for verdict, head in LEADS.items()
     }
-    grouped["Our own questions"] = [(row, f" ({row.verdict})") for row in own_questions]
-    grouped["Not counted"] = [(row, f" ({row.verdict})") for row in others]
+    grouped["Our own questions"] = [(row, f" ({headline.verdict(row)})") for row in own_questions]
+    grouped["Not counted"] = [(row, f" ({headline.verdict(row)})") for row in others]
     return {head: members for head, members in grouped.items() if members}
 
 
@@ -70,14 +73,53 @@ def decisions_after_correction(rows: Sequence[Row]) -> str:
 
 
 def verdict_counts(rows: Sequence[Row]) -> str:
-    """Returns one sentence with the number of claims by verdict."""
+    """Returns the number of claims by verdict: of fresh runs first, then of those explored only."""
     claims = distinct_claims(rows)
+    decided = (HELD, NOT_HELD, OPEN)
+    fresh = [row for row in claims if headline.confirmation(row)]
+    explored = [row for row in claims if row.verdict in decided and row not in fresh]
+    if not fresh:
+        return f"{_by_verdict(explored)} None has been run again with fresh seeds."
+    constants = sum(headline.fresh(row) == RECOMPUTED for row in fresh)
+    return (
+        f"Fresh runs, with rules fixed before: {_by_verdict(fresh)} ({constants} are constants, "
+        f"recomputed.) {len(explored)} more have been explored only."
+    )
+
+
+def _by_verdict(claims: Sequence[Row]) -> str:
     held, failed, open_ = (
-        sum(row.verdict == verdict for row in claims) for verdict in (HELD, NOT_HELD, OPEN)
+        sum(headline.verdict(row) == verdict for row in claims)
+        for verdict in (HELD, NOT_HELD, OPEN)
     )
     return (
-        f"Of {held + failed + open_} claims with runs, {held} held, {failed} did not hold and "
-        f"{open_} are open."
+        f"of {held + failed + open_} claims {held} held, {failed} did not hold and {open_} are "
+        "open."
+    )
+
+
+def failures(rows: Sequence[Row]) -> str:
+    """Returns how many claims did not hold for which reason; "" if all held."""
+    failed = [row for row in distinct_claims(rows) if headline.verdict(row) == NOT_HELD]
+    counts = Counter(map(headline.kind, failed))
+    main = sum(headline.primary_verdict(row) == HELD for row in failed)
+    parts = "; ".join(
+        f"{n} {several}" for kind, several in headline.PLURALS.items() if (n := counts[kind])
+    )
+    return (
+        f"Of all {len(failed)} that did not hold, {parts}. In {main} of the {len(failed)} the main "
+        "point held and a detail did not."
+        if failed
+        else ""
+    )
+
+
+def contradictions(rows: Sequence[Row]) -> str:
+    """Returns how many of the claims that did not hold fail on the paper's own terms."""
+    failed = [row for row in distinct_claims(rows) if headline.verdict(row) == NOT_HELD]
+    n = sum(headline.kind(row) == headline.CONTRADICTION for row in failed)
+    return (
+        f"Of all {len(failed)} that did not hold, {n} {headline.PLURALS[headline.CONTRADICTION]}."
     )
 
 
@@ -95,10 +137,11 @@ def late_rules(rows: Sequence[Row]) -> str:
 def not_counted(rows: Sequence[Row]) -> str:
     """Returns how many rows the counts leave out, and why."""
     reasons = {
-        "repeat a claim": sum(bool(row.item.repeats) for row in rows),
+        "repeat a claim": sum(bool(row.item.repeats or row.item.merged) for row in rows),
         "are questions of our own": sum(OURS in row.item.flags for row in rows),
         "are outside the conditions of the claim or too easy for a rule to fail": sum(
-            not row.item.repeats and bool({OUTSIDE, EASY} & {*row.item.flags}) for row in rows
+            not (row.item.repeats or row.item.merged) and bool({OUTSIDE, EASY} & {*row.item.flags})
+            for row in rows
         ),
     }
     parts = [f"{n} {reason}" for reason, n in reasons.items() if n]

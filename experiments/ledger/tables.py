@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from experiments.cli import flags
-from experiments.ledger import power
+from experiments.ledger import headline, power, requirement
 from experiments.ledger.item import config_string
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
@@ -15,7 +15,7 @@ from jaxformer.report.tables import csv_text
 from jaxformer.stats.power import POWER
 
 COLUMNS = ("cell", "metric", "published", "measured", "sem", "n", "baseline", "scale", "verdict")
-MORE_COLUMNS = ("baseline_name", "commit", "record")  # further columns of the CSV
+MORE_COLUMNS = ("baseline_name", "commit", "record", "rules")  # further columns of the CSV
 MAX_METRICS = 6  # how many metrics of a record are shown if no rule selects them
 LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX |= {"–": "--", "²": r"$^2$"} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
@@ -35,6 +35,7 @@ class Line(NamedTuple):
     baseline: float | None
     baseline_name: str
     verdict: str  # of the rules about this number; "" without a rule
+    rules: str  # these rules with their numbers and what they require
     record: Record | None
     stale: bool = False
 
@@ -72,6 +73,7 @@ def lines(row: Row) -> list[Line]:
             is_of_item = metric == row.item.metric
             baselines = record.baselines if is_of_item and record else {}
             baseline_name = next((b for b in baseline_names if b in baselines), "")
+            findings = findings_about(row, name, metric)
             line = Line(
                 cell=name,
                 metric=metric,
@@ -79,7 +81,8 @@ def lines(row: Row) -> list[Line]:
                 value=record.metrics.get(metric) if record else None,
                 baseline=baselines.get(baseline_name),
                 baseline_name=baseline_name,
-                verdict=verdict_of(row, name, metric),
+                verdict=overall(findings) if findings else "",
+                rules="; ".join(_rule_text(row, finding) for finding in findings),
                 record=record,
                 stale=stale,
             )
@@ -98,14 +101,19 @@ def findings_with_sides(row: Row, checks: bool = False) -> list[tuple[Finding, l
     ]
 
 
-def verdict_of(row: Row, cell: str, metric: str) -> str:
-    """Returns the combined verdict of the rules about a number; "" without a rule."""
-    findings = [
+def findings_about(row: Row, cell: str, metric: str) -> list[Finding]:
+    """Returns the findings of the rules about a number."""
+    return [
         finding
         for finding, sides in findings_with_sides(row)
         if any(cell in s.cells and s.metric == metric for s in sides if not s.is_baseline)
     ]
-    return overall(findings) if findings else ""
+
+
+def _rule_text(row: Row, finding: Finding) -> str:
+    required = requirement.by_sentence(row)[finding.text]
+    shown = requirement.with_requirement(finding.numbers, required)
+    return f"{finding.text}: {finding.verdict}" + (f", {shown}" if shown else "")
 
 
 def stale_lines(row: Row) -> list[str]:
@@ -209,11 +217,15 @@ def as_csv(row: Row) -> str:
 def ledger_as_csv(rows: Sequence[Row]) -> str:
     """Returns the lines of all rows as one CSV.
 
-    Each line has its paper, the name and the verdict of its row, and the columns of `as_csv`.
+    Each line has its paper, the name and the verdict of its row, what was fresh behind this verdict
+    with the kind of a failure, the verdict of the first runs, whose numbers the line has, and the
+    columns of `as_csv`.
     """
-    head = ["paper", "row", "verdict of row", *COLUMNS, *MORE_COLUMNS]
+    head = ["paper", "row", "verdict of row", "runs and kind", "first runs", *COLUMNS]
+    head += MORE_COLUMNS
     cells = (
-        [row.paper.key, row.item.name, row.verdict, *_csv_cells(line)]
+        [row.paper.key, row.item.name, headline.verdict(row), headline.note(row), row.verdict]
+        + _csv_cells(line)
         for row in rows
         for line in lines(row)
     )
@@ -227,7 +239,7 @@ def _csv_cells(line: Line) -> list[Any]:
     values = (line.published, value["mean"], value["sem"], value["n"], line.baseline)
     numbers = [float(f"{x:.9g}") if isinstance(x, float) else x for x in values]
     texts = [record.scale if record else "", line.verdict, line.baseline_name]
-    origin = [commit(record), record.where] if record else ["", ""]
+    origin = [*([commit(record), record.where] if record else ["", ""]), line.rules]
     return [line.cell, line.metric, *numbers, *texts, *origin]
 
 

@@ -14,6 +14,7 @@ from experiments.papers.associations import claims_samples
 from experiments.papers.associations.claims import PAPER as ASSOCIATIONS
 from experiments.papers.attention_paths import claims_weights
 from experiments.papers.attention_paths.claims import PAPER as ATTENTION_PATHS
+from experiments.papers.failures import with_failures
 from experiments.papers.mixit import claims_collapse, claims_induction, claims_language
 from experiments.papers.mixit.claims import PAPER as MIXIT
 from experiments.papers.mixit.claims_version_b import PAPER as RANDOM_ATTENTION
@@ -45,7 +46,7 @@ def __getattr__(name: str) -> dict[str, Paper]:
 
 @functools.cache
 def _checked_papers() -> dict[str, Paper]:
-    return {paper.key: checked(with_primary_rules(paper)) for paper in _ALL_PAPERS}
+    return {paper.key: checked(with_failures(with_primary_rules(paper))) for paper in _ALL_PAPERS}
 
 
 __all__ = ["PAPERS", "Cell", "Item", "Paper"]

@@ -4,6 +4,7 @@ The strongest induction head is the head with the highest score `induction` of `
 layer but the first. All cuts are in the layer of this head:
 
     strongest head cut    the strongest induction head is cut
+    answering heads cut   every head is cut that gives the answer more than uniform attention would
     weakest head cut      the head with the lowest score is cut, for comparison
     all heads cut         the whole attention of the layer is cut
 """
@@ -42,7 +43,10 @@ def accuracies(
     evaluate = make_evaluate(setup.apply, setup.task, setup.data.batch_size)
     scores: dict[int, dict[str, Mean]] = {i: {} for i in networks}
     for cut in HEAD_CUTS:
-        heads = {i: heads_of(cut, insides[i].scores["induction"]) for i in networks}
+        heads = {
+            i: heads_of(cut, scores_of["induction"], scores_of["induction_by_chance"])
+            for i, scores_of in ((i, insides[i].scores) for i in networks)
+        }
         cut_networks = [
             surgery.ablate_heads(networks[i], heads[i], setup.model.spec.heads) for i in networks
         ]
@@ -53,18 +57,20 @@ def accuracies(
     return scores
 
 
-def heads_of(cut: str, induction: list[np.ndarray]) -> dict[str, list[int]]:
+def heads_of(cut: str, induction: list[np.ndarray], chance: float) -> dict[str, list[int]]:
     """Returns {attention: heads} of a cut.
 
     Args:
         cut: one of HEAD_CUTS.
         induction: the score of each head, for each layer.
+        chance: the score of uniform attention.
     """
     later = [np.nan_to_num(heads) for heads in induction[1:]]
     layer = int(np.argmax([heads.max() for heads in later]))
     heads = later[layer]
     chosen = {
         "strongest head cut": [int(heads.argmax())],
+        "answering heads cut": [int(head) for head in np.flatnonzero(heads > chance)],
         "weakest head cut": [int(heads.argmin())],
         "all heads cut": [*range(len(heads))],
     }[cut]

@@ -3,86 +3,81 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from experiments.confirmation.judgement import (
-    CONFIRMED,
-    DECIDED,
-    NOT_YET_RUN,
-    ORDER,
-    REVERSED,
-    Confirmed,
-)
-from experiments.confirmation.published import Confirmations
+from experiments.ledger import headline
+from experiments.ledger.confirmed import CONFIRMED, NOT_CONFIRMED, ORDER, RECOMPUTED, REVERSED
+from experiments.ledger.judging import is_lost_to_correction
 from experiments.ledger.ledger import Row
-from experiments.ledger.rules import HELD, NOT_HELD, OPEN
+from experiments.ledger.rules import HELD, NOT_HELD, OPEN, overall
 
-COUNTED = (CONFIRMED, REVERSED)  # outcomes with a column in the table of papers
-
-
-def outcome(row: Row, confirmations: Confirmations) -> str:
-    """Returns the outcome of a row's confirmation; "-" if none is planned."""
-    confirmed = confirmations.get((row.paper.key, row.item.name))
-    return confirmed.outcome if confirmed else "-"
+# The order of the list of confirmations: the outcomes of `ORDER`, then constants.
+LISTED = (*ORDER, "recomputed")
 
 
-def short_text(row: Confirmed) -> str:
-    """Returns the outcome of a confirmation as a short text, such as "confirmed, 5 new seeds"."""
-    if row.outcome == NOT_YET_RUN:
-        return "not yet run with new seeds"
-    if row.outcome in DECIDED.values():  # the text follows the verdict "cannot tell yet"
-        return f"first runs uncertain; {row.verdict} with {_seeds(row)}"
-    return f"{row.outcome}, {_seeds(row)}"
+FIRST_RUNS = "the verdict is that of the first runs."
 
 
-def counts(rows: Sequence[Row], confirmations: Confirmations) -> list[str]:
-    """Returns the numbers of confirmed and of reversed rows as table cells."""
-    outcomes = Counter(outcome(row, confirmations) for row in rows)
-    return [str(outcomes[name] or "-") for name in COUNTED]
-
-
-def summary(confirmations: Confirmations) -> str:
-    """Returns a sentence with the number of rows by outcome."""
-    outcomes = Counter(row.outcome for row in confirmations.values())
-    parts = ", ".join(f"{outcomes[name]} {name}" for name in ORDER if outcomes[name])
+def _lost(row: Row) -> str:
+    """Says that the correction for many rules left a claim open; "" if it did not."""
+    if overall(row.findings) == row.verdict or not is_lost_to_correction(row.item, row.findings):
+        return ""
     return (
-        f"Confirmation by fresh seeds, with rules that were frozen before: {parts}, of "
-        f"{len(confirmations)} planned rows."
+        f" Alone its rules say {overall(row.findings)!r}, but the primary one does not survive the "
+        "correction for the number of claims."
     )
 
 
-def section(confirmations: Confirmations, link) -> list[str]:
+def planned(rows: Sequence[Row]) -> list[Row]:
+    """Returns the rows that a plan has; those whose verdict was reversed come first."""
+    rows = [row for row in rows if row.confirmed]
+    return sorted(rows, key=lambda row: LISTED.index(headline.outcome(row)))
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Returns sentences with the number of planned rows by outcome; "" without a plan."""
+    in_plan = planned(rows)
+    if not in_plan:
+        return ""
+    outcomes = Counter(map(headline.outcome, in_plan))
+    parts = ", ".join(f"{n} {name}" for name in LISTED if (n := outcomes[name]))
+    tested = Counter(
+        row.confirmed.outcome for row in in_plan if row.confirmed and row.confirmed.has_fresh_error
+    )
+    again = {name: tested[name] for name in (CONFIRMED, NOT_CONFIRMED, REVERSED)}
+    return (
+        f"Rules were fixed first and new runs made afterwards for {len(in_plan)} rows: {parts}. "
+        f"Of {sum(again.values())} rows that had been decided and have an error, "
+        f"{again[CONFIRMED]} have the same verdict again, {again[NOT_CONFIRMED]} cannot tell and "
+        f"{again[REVERSED]} have the opposite one."
+    )
+
+
+def section(rows: Sequence[Row], link) -> list[str]:
     """Returns the list of confirmations, reversed ones first; [] while none was run.
 
     Args:
-      confirmations: the confirmations of all planned rows.
+      rows: the rows of the ledger.
       link: a function that returns the link to a row from its paper and name.
     """
     lines = [
-        f"- **{row.outcome}**: {link(row.paper, row.item)}: {_change(row)} ({_seeds(row)})."
-        for row in confirmations.values()
-        if row.outcome != NOT_YET_RUN
+        f"- **{headline.verdict(row)}**: {link(row.paper.key, row.item.name)} "
+        f"({headline.outcome(row)}; {headline.note(row)})."
+        for row in planned(rows)
+        if headline.confirmation(row)
     ]
     return ["## Confirmations", "", *lines, ""] if lines else []
 
 
-def detail(row: Row, confirmations: Confirmations) -> str:
-    """Returns the confirmation of a row as a paragraph of its section."""
-    confirmed = confirmations.get((row.paper.key, row.item.name))
+def detail(row: Row) -> str:
+    """Returns what was fresh behind the verdict of a row, as a paragraph of its section."""
+    confirmed = headline.confirmation(row)
     if confirmed is None:
+        if row.confirmed:
+            return f"Planned, but not yet run with new seeds: {FIRST_RUNS}{_lost(row)}"
         is_decided = row.verdict in (HELD, NOT_HELD, OPEN)
-        return "Confirmation: not planned." if is_decided else ""
-    if confirmed.outcome == NOT_YET_RUN:
-        return f"Confirmation: {NOT_YET_RUN}."
-    numbers = confirmed.rules.get(confirmed.primary, ("", ""))[1]
-    primary = ", ".join(filter(None, (confirmed.primary_verdict, numbers)))
-    return (
-        f"Confirmation: **{confirmed.outcome}**, {_change(confirmed)} ({_seeds(confirmed)}). "
-        f"Primary rule, {confirmed.primary}: {primary}."
-    )
-
-
-def _change(row: Confirmed) -> str:
-    return f"explored {row.exploratory}, new runs {row.verdict}"
-
-
-def _seeds(row: Confirmed) -> str:
-    return f"{row.seeds} new seeds"
+        return f"In no plan: {FIRST_RUNS}{_lost(row)}" if is_decided else ""
+    if confirmed.fresh == RECOMPUTED:
+        what = "No number of it is random, so that computing it again tests nothing"
+    else:
+        what = f"Rules fixed first, then {confirmed.fresh}: {confirmed.outcome}"
+    problems = " ".join(f"But {line}" for line in confirmed.problems)
+    return f"{what}. The first runs: {confirmed.exploratory}. {problems}".rstrip()

@@ -6,23 +6,21 @@ from collections.abc import Iterable, Sequence
 
 from configs.common import VARIANTS
 from experiments.cli.flags import ROOT
-from experiments.confirmation.published import Confirmations
-from experiments.ledger import summary, tables
+from experiments.ledger import headline, summary, tables
 from experiments.ledger.ledger import Row
 from experiments.papers.sentences import longest
-from experiments.site import confirmation_lines
 from jaxformer.core.errors import UserError, one_line
 from jaxformer.stats.members import record_number
 
 LEDGER = ("<!-- ledger -->", "<!-- /ledger -->")
 NUMBERS = ("<!-- numbers -->", "<!-- /numbers -->")
 CLONE = ("<!-- clone -->", "<!-- /clone -->")
-# "[Table 2, retrieval](docs/results/mixit.md#table-2-retrieval): **held** (confirmed, 9 new seeds)"
+# "[Table 2, retrieval](docs/results/mixit.md#table-2-retrieval): **held** (9 new seeds)"
 # Groups: 1 all text before the verdict, 2 item, 3 paper, 4 anchor, 5 text after the link,
 # 6 verdict.
 VERDICT = re.compile(
     r"(\[([^]]+)\]\((?:docs/)?results/(\w+)\.md#([\w-]+)\)([^:|\[]*): \*\*)([^*]+)\*\*"
-    r"(?: \([^()]* new seeds\))?"
+    r"(?: \((?:explored|recomputed|one new|new samples|\d)[^()]*\))?"
 )
 MARKUP = {"<": "&lt;", ">": "&gt;", "`": "'", "!": "\\!"}
 MAX_TEXT_LENGTH = 4000
@@ -50,38 +48,36 @@ def linked_rows(text: str) -> set[str]:
     return {f"{match[3]}: {match[2]}" for match in VERDICT.finditer(text)}
 
 
-def with_verdicts(text: str, rows: list[Row], confirmations: Confirmations) -> str:
-    """Returns the text of a page with the verdict and confirmation of each linked row replaced."""
-    verdicts = {(row.paper.key, row.item.name): row.verdict for row in rows}
+def with_verdicts(text: str, rows: list[Row]) -> str:
+    """Returns the text of a page with the verdict of each linked row, and its note, replaced."""
+    row_of = {(row.paper.key, row.item.name): row for row in rows}
 
     def with_verdict(match: re.Match) -> str:
-        key = match[3], match[2]
-        confirmed = confirmations.get(key)
-        note = f" ({confirmation_lines.short_text(confirmed)})" if confirmed else ""
-        return f"{match[1]}{verdicts.get(key, match[6])}**{note}"
+        row = row_of.get((match[3], match[2]))
+        if row is None:
+            return match[0]
+        note = f" ({note})" if (note := headline.note(row)) else ""
+        return f"{match[1]}{headline.verdict(row)}**{note}"
 
     return VERDICT.sub(with_verdict, text)
 
 
-def readme(text: str, rows: list[Row], confirmations: Confirmations) -> str:
-    """Returns README.md with its generated blocks, all verdicts and confirmations replaced."""
-    text = with_verdicts(text, rows, confirmations)
-    text = _replace(text, LEDGER, [summary.verdict_counts(rows)])
+def readme(text: str, rows: list[Row]) -> str:
+    """Returns README.md with its generated blocks and all verdicts replaced."""
+    text = with_verdicts(text, rows)
+    text = _replace(text, LEDGER, [summary.verdict_counts(rows), summary.contradictions(rows)])
     return _replace(text, CLONE, [clone_line((ROOT / "pyproject.toml").read_text())])
 
 
-def findings(
-    text: str, rows: list[Row], counts: Sequence[str], confirmations: Confirmations
-) -> str:
-    """Returns docs/findings.md with its two tables, all verdicts and confirmations replaced.
+def findings(text: str, rows: list[Row], counts: Sequence[str]) -> str:
+    """Returns docs/findings.md with its two tables and all verdicts replaced.
 
     Args:
       text: the text of docs/findings.md.
       rows: the rows of the ledger.
       counts: the table of verdicts by paper.
-      confirmations: the confirmations of all planned rows.
     """
-    text = with_verdicts(text, rows, confirmations)
+    text = with_verdicts(text, rows)
     text = _replace(text, LEDGER, [*counts, "", summary.late_rules(rows)])
     return _replace(text, NUMBERS, _accuracy_by_variant(rows))
 

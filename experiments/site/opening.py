@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from experiments.cli.describe import differing_settings
-from experiments.ledger import rules, tables, validate_record
+from experiments.ledger import headline, rules, tables, validate_record
 from experiments.ledger.item import FLAGS, Paper
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
@@ -67,7 +67,7 @@ def of_rows(rows: list[Row]) -> list[Opening]:
                 paper=row.paper,
                 sentence=text,
                 made=_provenance(row),
-                verdict=row.verdict,
+                verdict=headline.verdict(row),
                 item=item,
                 anchor=tables.name_of(row),
                 chart=drawing,
@@ -198,7 +198,8 @@ def how_to_read(records: list[Record], note: str) -> list[str]:
 def _provenance(row: Row) -> str:
     """Returns the scales and seeds of a row, and how many of its rules held."""
     held = sum(finding.verdict == rules.HELD for finding in row.findings)
-    parts = [_scales(row)] if row.records else []
+    parts = [headline.note(row)] if headline.confirmation(row) else []
+    parts += [_scales(row)] if row.records else []
     if row.records and row.findings:
         parts.append(f"{held} of {len(row.findings)} rules held")
         for rule_verdict, label in ((rules.NOT_HELD, "failed"), (rules.OPEN, "open")):

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from html import escape
 
-from experiments.ledger import rules, summary, tables
+from experiments.ledger import headline, requirement, rules, summary, tables
 from experiments.ledger.item import Paper
 from experiments.ledger.ledger import Row
 from experiments.site.opening import paper_id
@@ -30,7 +30,7 @@ def overview(rows: list[Row], papers: Mapping[str, Paper]) -> list[str]:
     for paper in papers.values():
         paper_rows = [row for row in rows if row.paper.key == paper.key]
         link = f'<a href="#{paper_id(paper)}">{escape(paper.title)}</a>'
-        verdicts = Counter(row.verdict for row in summary.distinct_claims(paper_rows))
+        verdicts = Counter(map(headline.verdict, summary.distinct_claims(paper_rows)))
         counts.append([link, *(str(verdicts[verdict] or "-") for verdict in rules.SHOWN)])
         bodies.append(_table_body(paper, paper_rows))
     heads = "".join(
@@ -39,11 +39,20 @@ def overview(rows: list[Row], papers: Mapping[str, Paper]) -> list[str]:
     )
     return [
         '<h2 id="ledger">The ledger</h2>',
-        f"<p>{escape(summary.decisions_after_correction(rows) + summary.not_counted(rows))}</p>",
+        f"<p>{escape(_sentences(rows))}</p>",
         table(("paper", *rules.SHOWN), counts, rules.SHOWN),
         _filters(rows, papers),
         f'<table class="ledger"><thead><tr>{heads}</tr></thead>{"".join(bodies)}</table>',
     ]
+
+
+def _sentences(rows: list[Row]) -> str:
+    parts = (
+        summary.verdict_counts(rows),
+        summary.failures(rows),
+        summary.decisions_after_correction(rows),
+    )
+    return " ".join(filter(None, parts)) + summary.not_counted(rows)
 
 
 def _table_body(paper: Paper, rows: list[Row]) -> str:
@@ -59,7 +68,7 @@ def _table_body(paper: Paper, rows: list[Row]) -> str:
 
 def _filters(rows: list[Row], papers: Mapping[str, Paper]) -> str:
     """Returns the form of the filters, hidden until page.js shows it."""
-    verdicts = Counter(row.verdict for row in rows)
+    verdicts = Counter(map(headline.verdict, rows))
     boxes = "".join(
         f'<label><input type="checkbox" name="verdict" value="{verdict}">'
         f"{verdict_chip(verdict)} {verdicts[verdict]}</label>"
@@ -93,14 +102,19 @@ def _table_row(row: Row) -> str:
     ours = _our_numbers(row) + ("; a stale record" if row.stale else "")
     rule_counts = tables.rules_with_runs(row)
     flags = "".join(f"<br>{flag_chip(flag)}" for flag in row.flags)
-    verdict = verdict_chip(row.verdict) + (_small(rule_counts) if rule_counts else "") + flags
+    shown = headline.verdict(row)
+    remarks = "".join(_small(escape(text)) for text in (headline.note(row), rule_counts) if text)
+    verdict = verdict_chip(shown) + remarks + flags
     cells = "".join(f"<td>{cell}</td>" for cell in (name, escape(item.claim), ours, verdict))
-    data = f'data-verdict="{row.verdict}" data-kind="{kind(item.name)}"'
+    data = f'data-verdict="{shown}" data-kind="{kind(item.name)}"'
     return f'<tr class="row" {data}>{cells}</tr>'
 
 
 def _our_numbers(row: Row) -> str:
     """Returns the decisive rule with its numbers, or what the row needs or defines."""
+    if headline.confirmation(row):
+        sentence, _ = headline.decisive_numbers(row)
+        return escape(f"{sentence}: {requirement.decisive_text(row)}")
     missing = len(tables.missing_commands(row))
     to_run = f"{missing} run{'s' * (missing > 1)} to make" if missing else ""
     judged = [(f.verdict, text) for f, text in finding_texts(row) if f.numbers]

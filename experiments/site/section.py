@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from html import escape
 
-from experiments.ledger import tables
+from experiments.ledger import headline, requirement, tables
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.ledger.rules import NOT_RUN, Finding
@@ -29,8 +29,10 @@ def section(row: Row, shown: dict[str, Row], attached: Attachments | None = None
     slim = "" if row.records or row.stale else " slim"
     parts = [f'<section class="item{slim}" id="{name}">']
     back = '<a class="back" href="#ledger">ledger</a>'
-    head = f"<h3>{escape(item.name)}</h3> {verdict_chip(row.verdict)} {back}"
+    head = f"<h3>{escape(item.name)}</h3> {verdict_chip(headline.verdict(row))} {back}"
     parts.append(f'<div class="head">{head}</div>')
+    if note := headline.note(row):
+        parts.append(f'<p class="small">{escape(note)}</p>')
     also = f" ({escape(item.also)} too)" if item.also else ""
     parts.append(f'<p class="claim"><b>The paper{also}:</b> {escape(item.claim)}</p>')
     if row.flags:
@@ -68,7 +70,7 @@ def flag_chip(flag: str) -> str:
 
 def finding_texts(row: Row, checks: bool = False) -> list[tuple[Finding, str]]:
     """Returns each finding with its HTML. The attribute `data-records` names its records."""
-    findings = []
+    findings, required = [], requirement.by_sentence(row)
     for finding, sides in tables.findings_with_sides(row, checks):
         text = escape(finding.text)
         if finding.numbers:
@@ -76,7 +78,8 @@ def finding_texts(row: Row, checks: bool = False) -> list[tuple[Finding, str]]:
                 sorted({record_reference(row.records[c]) for s in sides for c in s.cells})
             )
             numbers = f'data-records="{where}">{escape(finding.numbers)}'
-            text += f': <span class="numbers" {numbers}</span>'
+            needs = escape(f", required {required[finding.text]}")
+            text += f': <span class="numbers" {numbers}</span>{needs}'
         findings.append((finding, text))
     return findings
 
@@ -121,13 +124,24 @@ def _findings(row: Row) -> list[str]:
     if row.verdict == NOT_RUN:
         waiting = "; ".join(escape(finding.text) for finding in row.findings)
         return [f'<p class="small">Rules without a run: {waiting}.</p>']
-    lines = []
-    for checks, label in ((False, ""), (True, "Additional check: ")):
+    lines = _fresh_findings(row)
+    first = "First runs: " if lines else ""
+    for checks, label in ((False, first), (True, "Additional check: ")):
         rules = (row.item.checks if checks else row.item.rules).values()
         for (finding, text), rule in zip(finding_texts(row, checks), rules, strict=True):
             chip = verdict_chip(finding.verdict)
             lines.append(f"<li>{label}{chip} {text}{why(row, finding, rule)}</li>")
     return ['<ul class="findings">', *lines, "</ul>"]
+
+
+def _fresh_findings(row: Row) -> list[str]:
+    """Returns the rules of a row's confirmation as items of a list; [] if it was not run."""
+    required, lines = requirement.by_sentence(row), []
+    for sentence, verdict, numbers in headline.fresh_rules(row):
+        shown = requirement.with_requirement(numbers, required[sentence])
+        text = f"{sentence}: {shown}" if shown else sentence
+        lines.append(f"<li>{verdict_chip(verdict)} {escape(text)}</li>")
+    return lines
 
 
 def _numbers(row: Row, attached: Attachments) -> list[str]:

@@ -54,6 +54,16 @@ def gather_parameter(parameter: jax.Array, *axes: Axis) -> jax.Array:
     return jax.lax.with_sharding_constraint(parameter, NamedSharding(mesh, P(*parts)))
 
 
+def split_last_axis(x: jax.Array, axis: Axis) -> jax.Array:
+    """Splits the last dimension along a mesh axis, and leaves the others to the compiler."""
+    mesh = mesh_of(x)
+    part = mesh and axes_that_divide(x.shape[-1], axis, mesh)
+    if not part:
+        return x
+    others = [P.UNCONSTRAINED] * (x.ndim - 1)
+    return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P(*others, part)))
+
+
 def mesh_of(x: jax.Array) -> Any:
     """Returns the abstract mesh of an array or a traced value.
 
@@ -72,13 +82,27 @@ def map_parts(function: Callable, *arrays: jax.Array) -> Any:
         function: a function of arrays with a leading batch axis.
         arrays: its arguments for the whole batch.
     """
+    return map_and_add_parts(lambda *parts: (function(*parts), ()), *arrays)[0]
+
+
+def map_and_add_parts(function: Callable, *arrays: jax.Array) -> Any:
+    """Does the same as `map_parts` for a function that also returns a sum over its part of a batch.
+
+    Args:
+        function: returns results with a leading batch axis, and a tree of sums.
+        arrays: its arguments for the whole batch.
+
+    Returns:
+        The results, and the sums over all parts.
+    """
     mesh, size = mesh_of(arrays[0]), arrays[0].shape[0]
     if mesh is None or axes_that_divide(size, BATCH_AXES, mesh) is None:
         return function(*arrays)
     parts = math.prod(mesh.shape[axis] for axis in BATCH_AXES)
     split = [shard_activation(x.reshape(parts, size // parts, *x.shape[1:])) for x in arrays]
-    results = jax.vmap(function, spmd_axis_name=BATCH_AXES)(*split)
-    return jax.tree.map(lambda x: x.reshape(size, *x.shape[2:]), results)
+    results, sums = jax.vmap(function, spmd_axis_name=BATCH_AXES)(*split)
+    results = jax.tree.map(lambda x: x.reshape(size, *x.shape[2:]), results)
+    return results, jax.tree.map(lambda x: x.sum(0), sums)
 
 
 def map_examples(function: Callable, examples: Any, batch_size: int, mesh: Mesh | None) -> Any:

@@ -7,18 +7,24 @@ without effect and a misspelt alternative such as `qury` are errors, so that a t
 change an experiment silently (see `jaxformer.core.alternatives`). Labels
 other than "frozen" are trained. The optimizer, the priors of the sampler, the parameter counts and
 the reports of a run use the same partition.
+
+The label "lora(8)" freezes the kernels that its rule matches, and trains an adapter beside each
+(`jaxformer.core.adapters`). The rule covers the adapter's leaves too, unless an earlier rule
+matches their own addresses.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import optax
 
-from jaxformer.core import alternatives, paths
+from jaxformer.core import adapters, alternatives, paths
+from jaxformer.core.adapters import Lora
 from jaxformer.core.errors import UserError, did_you_mean
 
 FROZEN = "frozen"
+TRAIN = "train"  # the label whose optimizer trains adapters that have none of their own
 Params = Mapping[str, Any]
 
 
@@ -50,20 +56,65 @@ class Partition:
             raise UserError("a partition needs at least one (pattern, label) rule, got none.")
         for pattern, _ in self.rules:
             paths.check_pattern(pattern)
+        self._loras = [adapters.parse(label) for _, label in self.rules]
 
     def __repr__(self) -> str:
         return f"Partition({self.rules!r})"
 
     def label(self, path: str) -> str | None:
         """Returns the label of a path, None if no rule matches."""
+        if adapters.is_leaf(path, (adapters.LORA_SCALE,)):
+            return FROZEN
         index = self._first_rule(path)
-        return None if index is None else self.rules[index][1]
+        return None if index is None else self._label_by(index, path)
+
+    @property
+    def trained_labels(self) -> set[str]:
+        """The labels that need an optimizer; that of adapters is "lora"."""
+        labels = {
+            label if lora is None else adapters.LORA
+            for (_, label), lora in zip(self.rules, self._loras, strict=True)
+        }
+        return labels - {FROZEN}
+
+    def adapters(self, params: Params) -> dict[str, Lora]:
+        """The adapters that the rules add, {address of a kernel: adapter}.
+
+        Args:
+            params: the tree of arrays or shapes before adapters are added.
+
+        Raises:
+            UserError: a rule gives an adapter to something that cannot have one, or a second one.
+        """
+        if not any(self._loras):
+            return {}
+        flat, found = paths.flatten(params), {}
+        for path, leaf in flat.items():
+            # A leaf of an adapter counts as its kernel elsewhere, but not here.
+            matching = [i for i in self._matching(path) if not adapters.is_leaf(path)]
+            loras = [lora for i in matching if (lora := self._loras[i]) is not None]
+            if not loras or self._loras[matching[0]] is None:
+                continue
+            adapters.check(path, tuple(leaf.shape), loras[0], flat)
+            if len(loras) > 1:
+                raise UserError(
+                    f"two rules give {path} an adapter, {self.rules[matching[0]]!r} and another "
+                    "one: a kernel has one adapter, so narrow one of the patterns."
+                )
+            found[path] = loras[0]
+        return found
 
     def labels(self, params: Params) -> dict[str, Any]:
         """Returns the tree of labels; an uncovered parameter or an unused rule is an error."""
         flat = paths.flatten(params)
         first_rules = {path: self._first_rule(path) for path in flat}
         rule_of_path = {path: i for path, i in first_rules.items() if i is not None}
+        for path, i in rule_of_path.items():
+            if self._loras[i] is not None and adapters.beside(path, adapters.LORA_A) not in flat:
+                raise UserError(
+                    f"the rule {self.rules[i]!r} needs an adapter of {path}, which these "
+                    "parameters lack: jaxformer.train adds it, or jaxformer.adapters.add does."
+                )
         uncovered = [path for path in flat if path not in rule_of_path]
         if uncovered:
             some = ", ".join(uncovered[:3])
@@ -76,7 +127,7 @@ class Partition:
             if index not in used:
                 self._raise_without_effect(index, pattern, label, list(flat))
             alternatives.check(pattern, flat)
-        return paths.unflatten({path: self.rules[i][1] for path, i in rule_of_path.items()})
+        return paths.map_with_path(lambda path, _: self.label(path), params)
 
     def split(self, params: Params) -> tuple[dict[str, Any], dict[str, Any]]:
         """Returns (trainable, frozen): two trees that together have all paths."""
@@ -106,12 +157,14 @@ class Partition:
         Args:
             transforms: {label: its transformation}.
         """
-        labels = {label for _, label in self.rules} - {FROZEN}
+        labels = self.trained_labels
         if not labels:
             raise UserError(
                 f"the rules {self.rules!r} train nothing: give some parameters another label than "
                 f"{FROZEN!r}, such as 'train'."
             )
+        if adapters.LORA in labels and TRAIN in transforms:
+            transforms = {adapters.LORA: transforms[TRAIN], **transforms}
         for label in labels - set(transforms):
             hint = did_you_mean(label, transforms)
             raise UserError(
@@ -126,10 +179,25 @@ class Partition:
 
         return optax.multi_transform({label: transforms[label] for label in labels}, labels_of)
 
+    def _label_by(self, index: int, path: str) -> str:
+        """Returns the label that a rule gives to a path which it matches."""
+        if self._loras[index] is None:
+            return self.rules[index][1]
+        return adapters.LORA if adapters.is_leaf(path) else FROZEN
+
     def _first_rule(self, path: str) -> int | None:
         """Returns the index of the first rule that matches a path."""
-        matching = (i for i, (pattern, _) in enumerate(self.rules) if paths.matches(pattern, path))
-        return next(matching, None)
+        return next(self._matching(path), None)
+
+    def _matching(self, path: str) -> Iterator[int]:
+        """Yields the indices of the rules that match a path.
+
+        A rule with an adapter matches the leaves of an adapter by the address of their kernel.
+        """
+        kernel = adapters.beside(path, adapters.KERNEL) if adapters.is_leaf(path) else path
+        for i, (pattern, _) in enumerate(self.rules):
+            if paths.matches(pattern, path if self._loras[i] is None else kernel):
+                yield i
 
     def _raise_without_effect(
         self, index: int, pattern: str, label: str, known_paths: list[str]

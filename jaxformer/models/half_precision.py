@@ -111,8 +111,8 @@ def add_to_all(x_BxTxN: jax.Array, p_N: jax.Array) -> jax.Array:
 
 def take_rows(table_VxN: jax.Array, index: jax.Array, dtype: Any) -> jax.Array:
     """The rows of a table in `dtype`, whose gradients are added in the precision of the table."""
-    if layouts.mesh_of(table_VxN) is None or table_VxN.dtype == dtype:
-        return _rows(_gathered(table_VxN), index).astype(dtype)
+    if layouts.mesh_of(table_VxN) is None:
+        return _rows(table_VxN, index).astype(dtype)
     return _rows_of_rounded(dtype, table_VxN, index)
 
 
@@ -129,7 +129,9 @@ def _rows_forward(dtype, table_VxN, index):
 def _rows_backward(dtype, saved, d_rows):
     table_VxN, index = saved
     _, add_rows = jax.vjp(lambda table_VxN: _rows(_gathered(table_VxN), index), table_VxN)
-    return *add_rows(d_rows.astype(table_VxN.dtype)), None
+    (d_table_VxN,) = add_rows(d_rows.astype(table_VxN.dtype))
+    # Each device keeps a part of the sum over devices, instead of all of it.
+    return layouts.split_last_axis(d_table_VxN, "fsdp"), None
 
 
 _rows_of_rounded.defvjp(_rows_forward, _rows_backward)

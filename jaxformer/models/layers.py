@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxformer.core import layouts
+from jaxformer.core import adapters, layouts
 from jaxformer.core.errors import check_range, unknown
 from jaxformer.models import attention
 from jaxformer.models.activation_points import tap
@@ -43,13 +43,21 @@ def rms_normalise(x_BxTxN: jax.Array, eps: float = 0.0) -> jax.Array:
 
 
 class Dense(nn.Dense):
-    """A linear map, whose kernel and bias are rounded to `dtype` where they are used."""
+    """A linear map, whose kernel and bias are rounded to `dtype` where they are used.
+
+    If its parameters have an adapter (`core.adapters`), the adapter's update is added.
+    """
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         shape = (inputs.shape[-1], self.features)
         kernel_NxM = self.param("kernel", self.kernel_init, shape, self.param_dtype)
-        y = matrix_product(inputs.astype(self.dtype), jnp.asarray(kernel_NxM))
+        inputs = inputs.astype(self.dtype)
+        y = matrix_product(inputs, jnp.asarray(kernel_NxM))
+        if self.has_variable("params", adapters.LORA_A):
+            leaves = self.variables["params"]
+            update = adapters.low_rank_update(inputs, leaves, matrix_product)
+            y = y + tap(self, "lora", update)
         if self.use_bias:
             bias_M = self.param("bias", self.bias_init, shape[1:], self.param_dtype)
             y = add_to_all(y, jnp.asarray(bias_M))
@@ -122,11 +130,12 @@ def softmax_attention(
     group = q_BxTxHxD.shape[2] // k_BxSxGxD.shape[2]
     if group > 1:
         k_BxSxGxD, v_BxSxGxD = (jnp.repeat(x, group, axis=2) for x in (k_BxSxGxD, v_BxSxGxD))
-    scores = attention.attention_scores(q_BxTxHxD, k_BxSxGxD, accumulate, scale)
-    scores = scores if adjust is None else adjust(scores)
-    scores = attention.apply_mask(tap(module, "scores", scores), mask)
-    weights_BxHxTxS = attention.attention_weights(tap(module, "masked_scores", scores))
-    return mix_values(module, weights_BxHxTxS, v_BxSxGxD)
+    with jax.named_scope("attention_weights"):  # the name by which a plan finds these operations
+        scores = attention.attention_scores(q_BxTxHxD, k_BxSxGxD, accumulate, scale)
+        scores = scores if adjust is None else adjust(scores)
+        scores = attention.apply_mask(tap(module, "scores", scores), mask)
+        weights_BxHxTxS = attention.attention_weights(tap(module, "masked_scores", scores))
+        return mix_values(module, weights_BxHxTxS, v_BxSxGxD)
 
 
 def mix_values(module: nn.Module, weights_HxTxS: jax.Array, v_BxSxHxD: jax.Array) -> jax.Array:

@@ -27,6 +27,7 @@ import numpy as np
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError, check_range, check_types, unknown
 
+Params = dict[str, Any]  # parameters by name, nested as the modules are
 SPEC_FIELDS = ("vocab_size", "length", "causal")
 # Larger sizes must be typos: they raise before anything is traced or allocated.
 MAX_SIZES = {

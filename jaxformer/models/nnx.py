@@ -8,6 +8,8 @@ A path is the chain of attribute names: `self.blocks[0].mlp.kernel` is blocks/0/
 `jaxformer.wrap` makes such a network a model for `jaxformer.train`.
 """
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
@@ -16,7 +18,8 @@ import jax
 from flax import nnx
 
 from jaxformer.core import paths
-from jaxformer.core.errors import UserError
+from jaxformer.core.errors import UserError, one_line
+from jaxformer.models.submodules import Outputs, check_method
 
 
 class FromNNX:
@@ -25,19 +28,33 @@ class FromNNX:
     Args:
       module: a function of `nnx.Rngs` that returns a module, so that each seed draws its own
         parameters. Given an instance of a module, every seed begins with its parameters.
+      method: the method that is applied, by name, or a function of the module and the inputs.
     """
 
-    def __init__(self, module: nnx.Module | Callable[..., Any]):
-        self._module = module
+    def __init__(
+        self,
+        module: nnx.Module | Callable[..., Any],
+        method: str | Callable[..., Any] | None = None,
+    ):
+        self._module, self._method = module, method or "__call__"
         kind: Any = module if hasattr(module, "__name__") else type(module)
         self.name = kind.__name__
 
     @cached_property
     def _graph_and_shapes(self) -> tuple[Any, nnx.State]:
         """Returns (graph, shapes of the parameters); raises if there is any other state."""
-        module = nnx.eval_shape(self._make_module)
+        try:
+            module = nnx.eval_shape(self._make_module)
+        except ValueError as error:
+            if "nnx.List" not in str(error):
+                raise
+            raise UserError(
+                f"{self.name} keeps submodules in a Python list or dict, which NNX does not see: "
+                f"use nnx.List or nnx.Dict ({one_line(error, 120)})."
+            ) from None
         if not isinstance(module, nnx.Module):
             raise UserError(f"{self.name} must return an NNX module, got {type(module).__name__}.")
+        check_method(type(module), self.name, self._method)
         graph, params, rest = nnx.split(module, nnx.Param, ...)
         if others := sorted({type(variable).__name__ for _, variable in nnx.to_flat_state(rest)}):
             raise UserError(
@@ -59,11 +76,67 @@ class FromNNX:
 
     def apply(self, variables: Mapping[str, Any], *inputs: Any, mutable: Any = False) -> Any:
         """Returns the module's output; with `mutable` also {}, since it writes no collections."""
+        outputs = self._call(self._with_params(variables), *inputs)
+        return (outputs, {}) if mutable else outputs
+
+    def observed(
+        self, variables: Mapping[str, Any], tokens: Any, outputs: Outputs
+    ) -> tuple[Any, dict[str, Any]]:
+        """Returns the module's output and a tree of the values that its submodules keep."""
+        module = self._with_params(variables)
+        for path, submodule in [*nnx.iter_modules(module)]:
+            root = self._method if path == () else None
+            submodule.__class__ = _recording_class(type(submodule), path, root, outputs)
+        logits, kept = nnx.capture(self._call, nnx.Intermediate)(module, tokens)
+        leaves = {"/".join(map(str, path)): x[...] for path, x in nnx.to_flat_state(kept)}
+        return logits, paths.unflatten(leaves)
+
+    def _with_params(self, variables: Mapping[str, Any]) -> nnx.Module:
         graph, shapes = self._graph_and_shapes
         leaves = paths.flatten(variables["params"])
         params = [
             (path, variable.replace(leaves["/".join(map(str, path))]))
             for path, variable in nnx.to_flat_state(shapes)
         ]
-        outputs = nnx.merge(graph, nnx.from_flat_state(params))(*inputs)
-        return (outputs, {}) if mutable else outputs
+        return nnx.merge(graph, nnx.from_flat_state(params))
+
+    def _call(self, module: nnx.Module, *inputs: Any) -> Any:
+        if callable(self._method):
+            return self._method(module, *inputs)
+        return getattr(module, self._method)(*inputs)
+
+
+def _recording_class(kind: type, path: tuple[Any, ...], root_method: Any, outputs: Outputs) -> type:
+    """A subclass of a module's class whose methods record what they return.
+
+    Only the instances of this pass have it, so that no other user of the class sees a change.
+    """
+
+    def recording(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            returned = method(self, *args, **kwargs)
+
+            def keep(leaf: str, value: jax.Array) -> bool:
+                return self.sow(
+                    nnx.Intermediate,
+                    leaf,
+                    value,
+                    reduce_fn=lambda _, new: new,
+                    init_fn=lambda: None,
+                )
+
+            return outputs.record(self, path, name, returned, keep, _is_module)
+
+        return functools.wraps(method)(call)
+
+    methods = {
+        name: recording(name, method)
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if name != root_method
+        and (name == "__call__" or not (name.startswith("__") or hasattr(nnx.Module, name)))
+    }
+    return type(kind.__name__, (kind,), methods)
+
+
+def _is_module(value: Any) -> bool:
+    return isinstance(value, nnx.Module)

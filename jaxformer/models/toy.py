@@ -19,6 +19,7 @@ import numpy as np
 from jaxformer.core import paths
 from jaxformer.core.errors import unknown
 from jaxformer.models.decoder import Decoder, decoder
+from jaxformer.models.words import Letters, attach
 
 PREFIX = "toy:"
 CONFIG = "config"
@@ -44,7 +45,9 @@ def load_toy(source: str) -> tuple[Decoder, dict[str, Any], dict[str, Any]]:
         arrays = {
             path: jnp.asarray(stored[path], jnp.float32) for path in stored.files if path != CONFIG
         }
-    return decoder(**config["model"]), paths.unflatten(arrays), config
+    model = decoder(**config["model"])
+    attach(model, lambda: Letters(config["alphabet"]))
+    return model, paths.unflatten(arrays), config
 
 
 def save_toy(file: str | Path, params: Any, config: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """`jaxformer.wrap`: a user's Flax module as a model that can be trained, cut and captured."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +10,14 @@ import flax.errors
 import flax.linen as nn
 import jax
 
+from jaxformer.core.adapters import effective
 from jaxformer.core.errors import UserError
+from jaxformer.models import activation_points, submodules
+from jaxformer.models.activation_points import INTERMEDIATES
 from jaxformer.models.model import check_sizes, take_positions
+
+# The name of a method, or a function of the module and the tokens; None: __call__.
+Method = str | Callable[..., Any] | None
 
 
 @dataclass(frozen=True)
@@ -27,42 +33,80 @@ class WrapSpec:
         check_sizes(self, "vocab_size", "length")
 
 
+class FromLinen:
+    """A Linen module with the form of `jaxformer.models.nnx.FromNNX`."""
+
+    def __init__(self, module: nn.Module, method: Method = None):
+        self.module, self.method = module, method
+        # Addresses of functions in memory differ between processes.
+        self.name = re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(module).split()))
+
+    def init(self, key: Any, tokens_BxT: jax.Array) -> dict[str, Any]:
+        """Returns {"params": tree}; raises if the module has other collections."""
+        variables = self.module.init(key, tokens_BxT, method=self.method)
+        if others := sorted(set(variables) - {"params", INTERMEDIATES}):
+            raise UserError(
+                f"{self.name} has the collections {', '.join(others)} besides params; "
+                "build it without batch norm and other state."
+            )
+        # Modules with logical partitioning keep each parameter in a box with its axes.
+        return {"params": nn.meta.unbox(variables.get("params", {}))}
+
+    def apply(self, variables: Mapping[str, Any], tokens_BxT: jax.Array, *, mutable: Any) -> Any:
+        return self.module.apply(variables, tokens_BxT, mutable=mutable, method=self.method)
+
+    def observed(
+        self, variables: Mapping[str, Any], tokens_BxT: jax.Array, outputs: submodules.Outputs
+    ) -> tuple[Any, dict[str, Any]]:
+        """Returns the module's output and a tree of the values that its submodules keep."""
+        root = self.method if isinstance(self.method, str) else "__call__"
+        with submodules.intercept_linen(outputs, root):
+            logits, written = self.apply(variables, tokens_BxT, mutable=[INTERMEDIATES])
+        return logits, written.get(INTERMEDIATES, {})
+
+
 class Wrapped:
     """A module that maps tokens (B, T) to logits (B, T, V), with the protocol of `model.Model`."""
 
-    def __init__(self, module: Any, spec: WrapSpec):
-        self.module, self.spec = module, spec
+    def __init__(self, network: Any, spec: WrapSpec):
+        self.network, self.spec = network, spec
+        # A module may add a position embedding of its whole length, which fits no shorter input.
+        self.example_length = spec.length
 
-    def init(self, rngs: Any, tokens_BxT: jax.Array, *inputs: Any) -> dict[str, Any]:
+    def __repr__(self) -> str:
+        spec = self.spec
+        return f"wrap({spec.module}, vocab_size={spec.vocab_size}, length={spec.length})"
+
+    def init(self, rngs: Any, /, *inputs: Any) -> dict[str, Any]:
         """Returns {"params": tree}; raises if the module has other collections."""
         with self._without_rngs():
-            variables = self.module.init(rngs, tokens_BxT)
-        if others := sorted(set(variables) - {"params", "intermediates"}):
-            raise UserError(
-                f"{self.spec.module} has the collections {', '.join(others)} besides params; "
-                "build it without batch norm and other state."
-            )
-        return {"params": variables["params"]}
+            return self.network.init(rngs, inputs[0])
 
-    def apply(
-        self,
-        variables: Mapping[str, Any],
-        tokens_BxT: jax.Array,
-        positions_BxK: jax.Array | None = None,
-        *,
-        mutable: Any = False,
-    ) -> Any:
+    def apply(self, variables: Mapping[str, Any], /, *inputs: Any, mutable: Any = False) -> Any:
         """Returns logits (B, T, V), or (B, K, V) at the scored positions.
+
+        Adapters are merged into their kernels first, because any module can read a kernel.
 
         Args:
             variables: {"params": ..} and further collections of the module.
-            tokens_BxT: the inputs.
-            positions_BxK: the positions at which logits are returned; None for all.
+            inputs: tokens (B, T), and the positions (B, K) at which logits are returned; without
+                them, or with None, all.
             mutable: as in `flax.linen.Module.apply`, which then also returns written collections.
         """
+        tokens_BxT, positions_BxK = inputs[0], inputs[1] if len(inputs) > 1 else None
+        request = activation_points.active_request()
+        variables = {**variables, "params": effective(variables["params"])}
         with self._without_rngs():
-            outputs = self.module.apply(variables, tokens_BxT, mutable=mutable)
-        logits_BxTxV, *written = outputs if mutable else (outputs,)
+            if request is None:
+                outputs = self.network.apply(variables, tokens_BxT, mutable=mutable)
+                logits_BxTxV, *written = outputs if mutable else (outputs,)
+            else:
+                outputs = submodules.Outputs(request)
+                logits_BxTxV, kept = self.network.observed(variables, tokens_BxT, outputs)
+                values = submodules.flat_values(kept)
+                logits_BxTxV = outputs.record_logits(logits_BxTxV, values)
+                outputs.check(values)
+                written = [{INTERMEDIATES: values}]
         expected = (*tokens_BxT.shape, self.spec.vocab_size)
         got = getattr(logits_BxTxV, "shape", type(logits_BxTxV).__name__)
         if got != expected:
@@ -87,11 +131,15 @@ class Wrapped:
         raise UserError("a wrapped module has no parameters of its own: call apply.")
 
 
-def wrap(module: Any, *, vocab_size: int, length: int, causal: bool = True) -> Wrapped:
+def wrap(
+    module: Any, *, vocab_size: int, length: int, causal: bool = True, method: Method = None
+) -> Wrapped:
     """Adapts a Flax module to `jaxformer.train`, `capture` and `surgery`.
 
-    The module is called with tokens (B, T) and returns logits (B, T, V). Parameters keep their
-    own addresses, which the rules of a partition match.
+    The module is called with tokens (B, T) and returns logits (B, T, V). Parameters keep their own
+    addresses, which the rules of a partition match. What each submodule returns has an address
+    too: its path and "output", such as `blocks_0/att/query/output`. `capture.names(model)` lists
+    them, and `capture`, `intervene`, `patch` and `gradients` read and change them.
 
     Args:
       module: a Linen module; or a function of `nnx.Rngs` that returns an NNX module, so that each
@@ -99,24 +147,30 @@ def wrap(module: Any, *, vocab_size: int, length: int, causal: bool = True) -> W
       vocab_size: V, the number of token ids.
       length: T, the longest sequence.
       causal: whether the logits at a token depend on it and earlier tokens only.
+      method: the method that computes logits, by name, or a function of module and tokens such as
+        `lambda net, tokens: net(inputs=tokens, train=False)`. Default `__call__`.
 
     Returns:
-      The model. Activations have addresses where a Linen module calls `activation_points.tap`.
+      The model.
 
     Example:
       model = jaxformer.wrap(Net(), vocab_size=16, length=32)
       run = jaxformer.train(task, model, [(".*/kernel", "train"), (".*", "frozen")], steps=100)
+      capture.patch(model, run.params, clean, corrupted, ".*/output", metric)
     """
     if isinstance(module, nn.Module):
-        # Addresses of functions in memory differ between processes.
-        identity = re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(module).split()))
-        return Wrapped(module, WrapSpec(vocab_size, length, causal, identity))
-    from jaxformer.models.nnx import FromNNX
+        network: Any = FromLinen(module, method)
+        submodules.check_method(type(module), type(module).__name__, method)
+    else:
+        from jaxformer.models.nnx import FromNNX
 
-    if not callable(module):
-        raise UserError(
-            f"wrap takes a Flax Linen or NNX module, or a function of nnx.Rngs that returns one; "
-            f"got {type(module).__name__}."
-        )
-    network = FromNNX(module)
-    return Wrapped(network, WrapSpec(vocab_size, length, causal, network.name))
+        if not callable(module):
+            raise UserError(
+                f"wrap takes a Flax Linen or NNX module, or a function of nnx.Rngs that returns "
+                f"one; got {type(module).__name__}."
+            )
+        network = FromNNX(module, method)
+    name = network.name
+    if method is not None:
+        name += f", method={method if isinstance(method, str) else method.__qualname__}"
+    return Wrapped(network, WrapSpec(vocab_size, length, causal, name))

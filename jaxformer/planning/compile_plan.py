@@ -19,10 +19,11 @@ from jaxformer.core.settings import DeviceSettings
 from jaxformer.planning import hlo, roofline
 from jaxformer.planning.cards import CARDS
 from jaxformer.planning.collectives import collectives
+from jaxformer.planning.operations import operations
 from jaxformer.planning.plan import Plan
-from jaxformer.planning.settings_to_try import options
+from jaxformer.planning.settings_to_try import options, savings
 from jaxformer.planning.targets import Target, devices_of
-from jaxformer.training.cost.flops import flops_by_dtype, inner_programs
+from jaxformer.training.cost.flops import flops_by_dtype, inner_programs, used_program
 from jaxformer.training.cost.memory import batch_shapes, free_host_memory
 from jaxformer.training.setup import Setup
 
@@ -44,7 +45,12 @@ def plan_step(setup: Setup, devices: DeviceSettings, target: Target) -> Plan:
     setup = on_devices(setup, devices, devices_of(target))
     step = jax.jit(setup.step(), donate_argnums=0)
     return compiled_plan(
-        step, placed_shapes(setup), setup.mesh, target, options_of=lambda: options(setup)
+        step,
+        placed_shapes(setup),
+        setup.mesh,
+        target,
+        options_of=lambda: options(setup),
+        savings_of=lambda program, card: savings(setup, program, card),
     )
 
 
@@ -104,6 +110,7 @@ def compiled_plan(
     target: Target,
     is_calibrated: bool = True,
     options_of: Any = lambda: (),
+    savings_of: Any = lambda program, card: (),
 ) -> Plan:
     """Compiles a jitted function for a target and returns its plan.
 
@@ -114,12 +121,14 @@ def compiled_plan(
       target: the machine.
       is_calibrated: whether the rates of a CPU are measured, which takes a second.
       options_of: returns the settings that would lower the peak.
+      savings_of: returns the settings that would avoid a part of the time, from the operations of
+        the program and the card.
     """
     card = CARDS.get(target.card)
     capacity = card.memory if card else (free_host_memory() or 0) // target.devices
     began = time.perf_counter()
     traced = function.trace(*arguments)
-    flops = flops_by_dtype(traced.jaxpr.jaxpr)
+    flops = flops_by_dtype(used_program(traced.jaxpr.jaxpr))
     try:
         compiled = traced.lower().compile(COMPILER_OPTIONS.get(target.platform))
     except jax.errors.JaxRuntimeError as error:
@@ -147,12 +156,16 @@ def compiled_plan(
     peak = max(memory.peak_memory_in_bytes, in_and_out + memory.temp_size_in_bytes)
     per_host = card.devices_per_host if card else 0
     exchanges, traffic = collectives(program, mesh, per_host), hlo.traffic(program)
-    seconds = None
+    seconds, classes, faster = None, (), ()
     if card is None and is_calibrated:
         card = roofline.measured_cpu(target.devices)
     if card is not None:
         flops_of_device = {dtype: count / mesh.size for dtype, count in flops.items()}
         seconds = roofline.seconds(card, flops_of_device, traffic, exchanges)
+        if target.platform != "cpu":
+            steps = operations(program)
+            classes = roofline.class_times(card, steps, seconds["links"])
+            faster = savings_of(steps, card)
     fits = not capacity or peak <= capacity
     is_tight = bool(capacity) and peak > capacity / 2
     return Plan(
@@ -169,6 +182,8 @@ def compiled_plan(
         seconds=seconds,
         largest=_largest_buffers(program),
         to_try=options_of() if is_tight else (),
+        classes=classes,
+        savings=faster,
         compile_seconds=compile_seconds,
     )
 

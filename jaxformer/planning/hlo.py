@@ -58,10 +58,15 @@ class Instruction:
         return match.group(1) if match else ""
 
     @property
+    def op_name(self) -> str:
+        """The path of functions and scopes that the instruction was traced in."""
+        match = re.search(r'op_name="([^"]*)"', self.attributes)
+        return match.group(1) if match else ""
+
+    @property
     def source(self) -> str:
         """The function of the model that the instruction belongs to."""
-        match = re.search(r'op_name="([^"]*)"', self.attributes)
-        parts = match.group(1).split("/") if match else []
+        parts = self.op_name.split("/")
         return "/".join(part for part in parts if "(" not in part and part != "while")
 
 
@@ -169,15 +174,19 @@ def _parse_shapes(text: str) -> Iterator[Shape]:
 def traffic(program: Program) -> float:
     """Returns the bytes that a device reads from and writes to its memory."""
     return sum(
-        times * _moved_bytes(program, program.computations[computation], instruction)
+        times * moved_bytes(program, program.computations[computation], instruction)
         for computation, instruction, times in program.executed()
     )
 
 
-def _moved_bytes(
-    program: Program, scope: dict[str, Instruction], instruction: Instruction
-) -> float:
-    """Returns the bytes that one instruction reads and writes."""
+def moved_bytes(program: Program, scope: dict[str, Instruction], instruction: Instruction) -> float:
+    """Returns the bytes that one instruction reads and writes.
+
+    Args:
+        program: the program.
+        scope: the instructions of its computation by name.
+        instruction: one of them.
+    """
     opcode = instruction.opcode
     if opcode in FREE:
         return 0
@@ -220,7 +229,11 @@ def _parameter_bytes(fused: dict[str, Instruction], number: int) -> float:
     """
     parameters = [x for x in fused.values() if x.opcode == "parameter"]
     names = {x.name for x in parameters if x.attributes.startswith(f"{number})")}
-    uses = [x for x in fused.values() if names.intersection(x.operands)]
+    # A conversion of the parameter is computed only where it is read.
+    for x in fused.values():
+        if x.opcode in ("convert", "bitcast") and names.intersection(x.operands):
+            names.add(x.name)
+    uses = [x for x in fused.values() if names.intersection(x.operands) and x.name not in names]
     slices = [x for x in uses if x.opcode in ("dynamic-slice", "gather", "slice")]
     updates = [x for x in uses if x.opcode == "dynamic-update-slice" and x.operands[0] in names]
     # A slice reads a part of the parameter. An update writes to it without reading it.

@@ -6,7 +6,9 @@ from typing import Any
 
 from jaxformer.core.text_format import byte_size
 from jaxformer.planning.collectives import Collective
-from jaxformer.planning.settings_to_try import Option
+from jaxformer.planning.operations import CLASSES
+from jaxformer.planning.roofline import ClassTime
+from jaxformer.planning.settings_to_try import Option, Saving
 from jaxformer.planning.targets import parse_target
 
 
@@ -30,17 +32,32 @@ class Plan:
     seconds: dict[str, float] | None = None  # {"compute", "memory", "links"}: see roofline
     largest: tuple[tuple[int, str], ...] = ()  # (bytes, array)
     to_try: tuple[Option, ...] = ()  # settings that lower the peak
+    classes: tuple[ClassTime, ...] = ()  # of an accelerator's operations
+    savings: tuple[Saving, ...] = ()  # settings that avoid a part of the time, the largest first
     compile_seconds: float = 0.0
 
     @property
     def step_seconds(self) -> float:
         """The time of a step: a lower bound for an accelerator, an estimate for a CPU.
 
-        An accelerator may compute, move memory and communicate at the same time. A CPU does one
-        after the other.
+        A GPU takes at least the sum over its operations, beside which it may communicate. A TPU may
+        compute, move memory and communicate at the same time. A CPU does one after the other.
         """
-        combine = sum if self.is_cpu else max
-        return combine((self.seconds or {"compute": math.nan}).values())
+        if self.is_cpu or not self.seconds:
+            return sum((self.seconds or {"compute": math.nan}).values())
+        longest = max(self.seconds.values())
+        if parse_target(self.target).platform == "tpu":
+            return longest
+        return max(longest, sum(part.bound for part in self.classes if part.kind != CLASSES[-1]))
+
+    @property
+    def forecast_seconds(self) -> float:
+        """The time of a step at the rates that operations reach; NaN if nothing is known of them.
+
+        The operations follow one another, and communication overlaps with the others or not: the
+        forecast adds it.
+        """
+        return sum(part.forecast for part in self.classes) if self.classes else math.nan
 
     @property
     def is_cpu(self) -> bool:
@@ -58,6 +75,8 @@ class Plan:
         return asdict(self) | {
             "exchanges": [exchange._asdict() for exchange in self.exchanges],
             "to_try": [option._asdict() for option in self.to_try],
+            "classes": [part._asdict() for part in self.classes],
+            "savings": [saving._asdict() for saving in self.savings],
         }
 
     @classmethod
@@ -71,6 +90,8 @@ class Plan:
             "exchanges": tuple(exchanges),
             "largest": tuple((size, name) for size, name in fields["largest"]),
             "to_try": tuple(Option(**option) for option in fields["to_try"]),
+            "classes": tuple(ClassTime(**part) for part in fields.get("classes", ())),
+            "savings": tuple(Saving(**saving) for saving in fields.get("savings", ())),
         }
         return cls(**(fields | nested))
 
@@ -102,8 +123,21 @@ class Plan:
             times = ", ".join(f"{name} {value:.3g} s" for name, value in self.seconds.items())
             how = "about" if self.is_cpu else "at least"
             lines.append(f"a step takes {how} {self.step_seconds:.3g} s ({self.bound}): {times}")
+        if self.classes:
+            lines.append(f"forecast: a step takes about {self.forecast_seconds:.3g} s")
+            lines += [f"  {_class_line(part)}" for part in self.classes]
+        if self.savings:
+            lines.append(f"largest avoidable part: {self.savings[0]}")
         lines.append(f"compiled in {self.compile_seconds:.0f} s")
         return "\n".join(lines)
+
+
+def _class_line(part: ClassTime) -> str:
+    products = f", {part.flops:.3g} FLOPs" if part.flops else ""
+    return (
+        f"{part.kind:18} {1000 * part.forecast:8.2f} ms, at least {1000 * part.bound:.2f} ms: "
+        f"{part.count} operations, {part.moved / 1e9:.1f} GB{products}"
+    )
 
 
 def _exchange_line(exchange: Collective) -> str:

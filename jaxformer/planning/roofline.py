@@ -4,18 +4,23 @@
     memory    bytes / bandwidth        reads and writes of device memory
     links     bytes / bandwidth        exchanges between devices
 
-An accelerator takes at least the longest of the three, even if all of them overlap. A CPU takes
-about their sum. `measured_cpu` divides the rates of a CPU evenly among its JAX devices, so each
-device needs a core.
+An accelerator takes at least the longest of the three, even if all of them overlap. A GPU computes
+one operation after the other, so the sum over its operations is a closer bound (`class_times`):
+each takes at least the longer of its products and its traffic. A CPU takes about the sum of the
+three. `measured_cpu` divides the rates of a CPU evenly among its JAX devices, so each of them needs
+a core.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxformer.planning.cards import Card
 from jaxformer.planning.collectives import Collective
+from jaxformer.planning.operations import CLASSES, COMMUNICATION, Operation
 from jaxformer.training.cost.flops import best_seconds, matmul_rate
 from jaxformer.training.cost.memory import free_host_memory
 
@@ -39,6 +44,57 @@ def seconds(
         for c in exchanges
     )
     return {"compute": compute, "memory": traffic / card.memory_bandwidth, "links": links}
+
+
+class ClassTime(NamedTuple):
+    """The operations of one class in a step of one device, and the seconds that they take."""
+
+    kind: str  # of operations.CLASSES
+    bound: float  # seconds at the rates of the data sheet
+    forecast: float  # seconds at the rates that such operations reach
+    flops: float
+    moved: float  # bytes
+    count: int
+
+
+def class_times(
+    card: Card, steps: Iterable[Operation], links: float = 0.0
+) -> tuple[ClassTime, ...]:
+    """The time of each class of operations, without the classes that a step lacks.
+
+    Args:
+        card: the accelerator.
+        steps: the operations of a step.
+        links: the seconds of communication, which is a class of its own.
+    """
+    totals: dict[str, list[float]] = defaultdict(lambda: [0.0] * 5)
+    for step in steps:
+        if step.kind == COMMUNICATION:
+            continue
+        numbers = (
+            _operation_seconds(card, step, 1.0, 1.0, 0.0),
+            _operation_seconds(card, step, *card.reached(step.is_half)),
+            step.flops,
+            step.moved,
+            1,
+        )
+        total = totals[step.kind]
+        totals[step.kind] = [a + step.times * b for a, b in zip(total, numbers, strict=True)]
+    if links:
+        totals[COMMUNICATION] = [links, links, 0.0, 0.0, 0]
+    return tuple(
+        ClassTime(kind, *totals[kind][:4], count=int(totals[kind][4]))
+        for kind in CLASSES
+        if kind in totals
+    )
+
+
+def _operation_seconds(
+    card: Card, step: Operation, product_share: float, memory_share: float, launch: float
+) -> float:
+    rate = card.bfloat16_rate if step.is_half else card.float32_rate
+    products = step.flops / (product_share * rate)
+    return max(products, step.moved / (memory_share * card.memory_bandwidth)) + launch
 
 
 def measured_cpu(n_devices: int) -> Card:

@@ -1,13 +1,18 @@
-"""Settings that lower the memory of a step, with an estimate of the memory under each of them."""
+"""Settings that lower the memory or the time of a step, with an estimate for each of them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh
 
 from jaxformer.core import sharding
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import byte_size
+from jaxformer.planning.cards import Card
+from jaxformer.planning.operations import KERNEL, STACKING, WEIGHTS, Operation
+from jaxformer.planning.roofline import class_times
 from jaxformer.tasks.chunked_loss import check_head
 from jaxformer.training.cost.memory import (
     DEFAULT_STATE_COPIES,
@@ -17,6 +22,7 @@ from jaxformer.training.cost.memory import (
 from jaxformer.training.setup import Setup
 
 CHUNK = 4096  # the value of train.loss_chunk to try, in scored positions
+FULL_PRECISION = (float, jnp.float32, jnp.dtype("float32"))
 PARTS = 4  # train.accumulate is tried at this multiple of its value
 
 
@@ -32,6 +38,58 @@ class Option(NamedTuple):
             f"{self.setting}: about {byte_size(self.bytes)} instead of "
             f"{byte_size(self.bytes_today)}, estimated from shapes"
         )
+
+
+class Saving(NamedTuple):
+    """A setting that avoids a part of a step's time."""
+
+    setting: str
+    seconds: float  # of the forecast, at most
+    reason: str
+
+    def __str__(self) -> str:
+        return f"up to {1000 * self.seconds:.3g} ms for {self.reason}; {self.setting} avoids it"
+
+
+def savings(setup: Setup, program: Sequence[Operation], card: Card) -> tuple[Saving, ...]:
+    """The settings of a model that avoid a part of the forecast, the largest part first.
+
+    Args:
+        setup: the setup that was compiled.
+        program: the operations of its step.
+        card: the accelerator.
+    """
+    spec: Any = getattr(setup.model, "spec", None)
+    products = [step for step in program if step.flops and step.kind != KERNEL]
+    # {(a field of the model, the value that avoids something): (operations, what they do)}
+    candidates = {
+        ("scan", False): (
+            [step for step in program if step.kind == STACKING],
+            "what a scan over blocks stacks for its backward pass",
+        ),
+        ("remat", False): (
+            [step for step in program if step.is_recomputed],
+            "activations that are computed twice",
+        ),
+        ("fused", True): (
+            [step for step in program if step.kind == WEIGHTS],
+            "attention weights in memory",
+        ),
+    }
+    found = [
+        Saving(f"model.{field}={value}", _seconds(card, steps), reason)
+        for (field, value), (steps, reason) in candidates.items()
+        if getattr(spec, field, value) != value
+    ]
+    if getattr(spec, "dtype", None) in FULL_PRECISION:
+        slow = _seconds(card, [step for step in products if not step.is_half])
+        fast = _seconds(card, [step._replace(dtype="bf16") for step in products])
+        found.append(Saving("model.dtype=bfloat16", slow - fast, "matrix products in float32"))
+    return tuple(sorted((s for s in found if s.seconds > 0), key=lambda saving: -saving.seconds))
+
+
+def _seconds(card: Card, steps: Sequence[Operation]) -> float:
+    return sum(part.forecast for part in class_times(card, steps))
 
 
 def options(setup: Setup) -> tuple[Option, ...]:

@@ -109,7 +109,11 @@ def devices_of(target: Target) -> Sequence[Any]:
         return _topology(target, card).devices
     except Exception as error:  # the compilers raise JaxRuntimeError, ValueError, KeyError
         reason = str(error).splitlines()[0][:200]
-        raise UserError(f"the compiler refuses the target {target.name}: {reason}") from None
+        hint = ""
+        # JAX looks for a driver, and may find none.
+        if getattr(jax.config, "jax_platforms", None) != "cpu":
+            hint = "; without that accelerator here, set JAX_PLATFORMS=cpu before Python starts"
+        raise UserError(f"the compiler refuses the target {target.name}: {reason}{hint}") from None
 
 
 def _topology(target: Target, card: Card) -> Any:

@@ -2,19 +2,25 @@
 
     logits = h W,  nats = logsumexp(logits) - logits[target]
 
-Only the logits of one chunk are in memory at a time. The backward pass computes them again. The
-gradient of W is summed in float32, even if its terms have a lower precision.
+Only the logits of one chunk are in memory at a time. A training step knows the derivative of its
+loss in the nats of each position beforehand, because the loss is a weighted mean of them
+(`with_derivative`). So the same pass computes the gradients of h and W, and the logits only once.
+Without it the backward pass computes them again. The gradient of W is summed in float32, even if
+its terms have a lower precision.
 """
 
 import functools
 import inspect
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.interpreters.partial_eval import dce_jaxpr
 
 from jaxformer.core import layouts
+from jaxformer.core.adapters import kernel_in_effect
 from jaxformer.core.errors import UserError
 from jaxformer.models.activation_points import INTERMEDIATES, Request
 from jaxformer.models.half_precision import wide
@@ -28,6 +34,7 @@ class DeferredLogits(NamedTuple):
     h_BxKxN: jax.Array
     kernel_NxV: jax.Array
     chunk: int  # positions of the batch whose logits are computed at a time
+    derivative_BxK: Any = None  # of the loss in the nats, if it is known before the nats are
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -35,21 +42,42 @@ class DeferredLogits(NamedTuple):
 
     def scores(self, targets_BxK: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array]:
         """Returns the (B, K) nats of each target in `dtype` and the (B, K) most likely tokens."""
-        score_part = functools.partial(self._scores_of_part, jnp.dtype(dtype), targets_BxK.size)
-        return layouts.map_parts(score_part, self.h_BxKxN, targets_BxK)
+        if self.derivative_BxK is None:
+            score_part = functools.partial(self._scores_of_part, jnp.dtype(dtype), targets_BxK.size)
+            return layouts.map_parts(score_part, self.h_BxKxN, targets_BxK)
+        arrays = (self.h_BxKxN, self.kernel_NxV, targets_BxK, self.derivative_BxK)
+        return _scores_in_one_pass(self.chunk, jnp.dtype(dtype), *arrays)
 
     def _scores_of_part(self, dtype: Any, total: int, h_BxKxN: jax.Array, targets_BxK: jax.Array):
         """Returns the scores of a device's part of a batch with `total` positions."""
-        n = targets_BxK.size
-        # A device computes its share of each chunk.
-        chunk = min(math.ceil(self.chunk * n / total), n)
-        width, padding = h_BxKxN.shape[2], -n % chunk
-        padded_h = jnp.pad(h_BxKxN.reshape(n, width), ((0, padding), (0, 0)))
-        h_CxPxN = padded_h.reshape(-1, chunk, width)
-        targets_CxP = jnp.pad(targets_BxK.reshape(n), (0, padding)).reshape(-1, chunk)
+        h_CxPxN, targets_CxP = in_chunks(self.chunk, total, h_BxKxN, targets_BxK)
         scores: Any = _scores(dtype, h_CxPxN, self.kernel_NxV, targets_CxP)
-        nats_BxK, best_BxK = (x.reshape(-1)[:n].reshape(targets_BxK.shape) for x in scores)
+        nats_BxK, best_BxK = (_without_padding(x_CxP, targets_BxK) for x_CxP in scores)
         return nats_BxK, best_BxK
+
+
+def in_chunks(chunk: int, total: int, *arrays: jax.Array) -> list[jax.Array]:
+    """The positions of (B, K, ..) arrays in chunks, (C, P, ..), the last one filled with zeros.
+
+    Args:
+        chunk: positions of all devices in a chunk; a device has its share of each.
+        total: positions of all devices.
+        arrays: the part of the batch on this device.
+    """
+    n = math.prod(arrays[0].shape[:2])
+    size = min(math.ceil(chunk * n / total), n)
+
+    def split(x):
+        padded = jnp.pad(x.reshape(n, *x.shape[2:]), ((0, -n % size), *[(0, 0)] * (x.ndim - 2)))
+        return padded.reshape(-1, size, *x.shape[2:])
+
+    return [split(x) for x in arrays]
+
+
+def _without_padding(x_CxP: jax.Array, like_BxK: jax.Array) -> jax.Array:
+    """Undoes `in_chunks`: (C, P, ..) to (B, K, ..)."""
+    flat = x_CxP.reshape(-1, *x_CxP.shape[2:])[: like_BxK.size]
+    return flat.reshape(*like_BxK.shape, *x_CxP.shape[2:])
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -63,25 +91,59 @@ def _logits(dtype: Any, h_PxN: jax.Array, kernel_NxV: jax.Array) -> jax.Array:
     return jnp.matmul(h_PxN, kernel_NxV, preferred_element_type=dtype)
 
 
-def _gathered(kernel_NxV: jax.Array, h_CxPxN: jax.Array) -> jax.Array:
+def _nats(logits_PxV: jax.Array, targets_P: jax.Array) -> tuple[jax.Array, ...]:
+    """Returns nats, most likely tokens and logsumexp of P positions."""
+    target_logit_P = jnp.take_along_axis(logits_PxV, targets_P[:, None], 1)[:, 0]
+    logsumexp_P = _logsumexp(logits_PxV)
+    return logsumexp_P - target_logit_P, jnp.argmax(logits_PxV, -1), logsumexp_P
+
+
+def _logsumexp(logits_PxV: jax.Array) -> jax.Array:
+    """The log of the sum of exponentials; an NVIDIA GPU reads the logits once instead of twice."""
+
+    def add(a, b):  # (largest logit, sum of exp(logit - largest)) of two parts of a row
+        (max_a, sum_a), (max_b, sum_b) = a, b
+        largest = jnp.maximum(max_a, max_b)
+        return largest, sum_a * jnp.exp(max_a - largest) + sum_b * jnp.exp(max_b - largest)
+
+    def in_one_pass(logits_PxV):
+        nothing = (jnp.finfo(logits_PxV.dtype).min, 0.0)
+        start = tuple(jnp.asarray(x, logits_PxV.dtype) for x in nothing)
+        arrays = (logits_PxV, jnp.ones_like(logits_PxV))
+        max_P, sum_P = jax.lax.reduce(arrays, start, add, (1,))
+        return max_P + jnp.log(sum_P)
+
+    def in_two_passes(logits_PxV):
+        return jax.nn.logsumexp(logits_PxV, -1)
+
+    return jax.lax.platform_dependent(logits_PxV, cuda=in_one_pass, default=in_two_passes)
+
+
+def _logits_gradient(logits_PxV, logsumexp_P, targets_P, cotangent_P) -> jax.Array:
+    """Returns the cotangent of the nats times softmax - onehot(target)."""
+    p_PxV = jnp.exp(logits_PxV - logsumexp_P[:, None])
+    is_target_PxV = targets_P[:, None] == jnp.arange(logits_PxV.shape[1])[None]
+    return cotangent_P[:, None] * (p_PxV - is_target_PxV)
+
+
+def _gathered(kernel_NxV: jax.Array, h: jax.Array) -> jax.Array:
     """Returns the kernel in the precision of h, gathered from a mesh once for all chunks."""
-    return layouts.gather_parameter(kernel_NxV.astype(h_CxPxN.dtype), None, "tensor")
+    return layouts.gather_parameter(kernel_NxV.astype(h.dtype), None, "tensor")
 
 
+@jax.named_scope("head")
 def _forward(dtype, h_CxPxN, kernel_NxV, targets_CxP):
     used_NxV = _gathered(kernel_NxV, h_CxPxN)
 
     def score(chunk):
         h_PxN, targets_P = chunk
-        logits_PxV = _logits(dtype, h_PxN, used_NxV)
-        target_logit_P = jnp.take_along_axis(logits_PxV, targets_P[:, None], 1)[:, 0]
-        logsumexp_P = jax.nn.logsumexp(logits_PxV, -1)
-        return logsumexp_P - target_logit_P, jnp.argmax(logits_PxV, -1), logsumexp_P
+        return _nats(_logits(dtype, h_PxN, used_NxV), targets_P)
 
     nats_CxP, best_CxP, logsumexp_CxP = jax.lax.map(score, (h_CxPxN, targets_CxP))
     return (nats_CxP, best_CxP), (h_CxPxN, kernel_NxV, targets_CxP, logsumexp_CxP)
 
 
+@jax.named_scope("head")
 def _backward(dtype, residuals, cotangents):
     """Applies d nats / d logits = softmax - onehot(target) chunk by chunk."""
     h_CxPxN, kernel_NxV, targets_CxP, logsumexp_CxP = residuals
@@ -89,9 +151,9 @@ def _backward(dtype, residuals, cotangents):
 
     def back(sum_NxV, chunk):
         h_PxN, targets_P, logsumexp_P, cotangent_P = chunk
-        p_PxV = jnp.exp(_logits(dtype, h_PxN, used_NxV) - logsumexp_P[:, None])
-        is_target_PxV = targets_P[:, None] == jnp.arange(kernel_NxV.shape[1])[None]
-        logits_gradient_PxV = (cotangent_P[:, None] * (p_PxV - is_target_PxV)).astype(h_PxN.dtype)
+        logits_PxV = _logits(dtype, h_PxN, used_NxV)
+        logits_gradient_PxV = _logits_gradient(logits_PxV, logsumexp_P, targets_P, cotangent_P)
+        logits_gradient_PxV = logits_gradient_PxV.astype(h_PxN.dtype)
         sum_NxV += jnp.matmul(h_PxN.T, logits_gradient_PxV, preferred_element_type=sum_NxV.dtype)
         return sum_NxV, logits_gradient_PxV @ used_NxV.T
 
@@ -101,6 +163,95 @@ def _backward(dtype, residuals, cotangents):
 
 
 _scores.defvjp(_forward, _backward)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _scores_in_one_pass(
+    chunk: int, dtype: Any, h_BxKxN: Any, kernel_NxV: Any, targets_BxK: Any, derivative_BxK: Any
+) -> Any:
+    """(B, K) nats and most likely tokens, whose backward pass only returns what is known.
+
+    The cotangent of the nats must be `derivative_BxK`. `with_derivative` computes it from the loss
+    that the step differentiates.
+    """
+    del derivative_BxK
+    return DeferredLogits(h_BxKxN, kernel_NxV, chunk).scores(targets_BxK, dtype)
+
+
+@jax.named_scope("head")
+def _one_pass(chunk, dtype, h_BxKxN, kernel_NxV, targets_BxK, derivative_BxK):
+    used_NxV = _gathered(kernel_NxV, h_BxKxN)
+    logits_dtype = h_BxKxN.dtype if h_BxKxN.dtype.itemsize == 2 else dtype
+
+    def score(sum_NxV, part):
+        h_PxN, targets_P, derivative_P = part
+        # Logits are stored in half precision if h is; all sums over them are in `dtype`.
+        logits_PxV = _logits(logits_dtype, h_PxN, used_NxV).astype(dtype)
+        nats_P, best_P, logsumexp_P = _nats(logits_PxV, targets_P)
+        logits_gradient_PxV = _logits_gradient(logits_PxV, logsumexp_P, targets_P, derivative_P)
+        logits_gradient_PxV = logits_gradient_PxV.astype(h_PxN.dtype)
+        sum_NxV += jnp.matmul(h_PxN.T, logits_gradient_PxV, preferred_element_type=sum_NxV.dtype)
+        return sum_NxV, (nats_P, best_P, logits_gradient_PxV @ used_NxV.T)
+
+    def score_part(h_BxKxN, targets_BxK, derivative_BxK):
+        arrays = (h_BxKxN, targets_BxK, derivative_BxK)
+        sum_NxV, results = jax.lax.scan(
+            score, wide(jnp.zeros_like(kernel_NxV)), tuple(in_chunks(chunk, total, *arrays))
+        )
+        return tuple(_without_padding(x_CxP, targets_BxK) for x_CxP in results), sum_NxV
+
+    total = targets_BxK.size
+    arrays = (h_BxKxN, targets_BxK, derivative_BxK)
+    (nats, best, h_gradient), sum_NxV = layouts.map_and_add_parts(score_part, *arrays)
+    # Each device keeps its part of the gradient only, as it does of the kernel.
+    sum_NxV = layouts.gather_parameter(sum_NxV, "fsdp", "tensor")
+    return (nats, best), (h_gradient, sum_NxV.astype(kernel_NxV.dtype))
+
+
+def _known_gradients(chunk, dtype, gradients, cotangents):
+    return *gradients, None, None
+
+
+_scores_in_one_pass.defvjp(_one_pass, _known_gradients)
+
+
+class _GivenNats(DeferredLogits):
+    """Deferred logits whose nats are given, so that a loss can be differentiated in them."""
+
+    nats_BxK: jax.Array
+    asked: list[jax.Array]  # the targets of all calls of `scores`
+
+    def scores(self, targets_BxK: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array]:
+        self.asked.append(targets_BxK)
+        return self.nats_BxK.astype(dtype), jnp.zeros_like(targets_BxK)
+
+
+def with_derivative(logits: Any, targets_BxK: jax.Array, loss: Callable[[Any], jax.Array]) -> Any:
+    """Gives deferred logits the derivative of the loss in their nats, if it is known beforehand.
+
+    It is known if the derivative of the loss does not depend on the nats, as in a weighted mean.
+    Other losses, and logits that are not deferred, stay as they are.
+
+    Args:
+        logits: the logits of a batch.
+        targets_BxK: its targets.
+        loss: the loss of these logits, which the caller is about to differentiate.
+    """
+    if not isinstance(logits, DeferredLogits):
+        return logits
+    asked: list[jax.Array] = []
+
+    def loss_of_nats(nats_BxK):
+        given = _GivenNats(*logits)
+        given.nats_BxK, given.asked = nats_BxK, asked
+        return loss(given)
+
+    zeros_BxK = jnp.zeros(logits.shape[:2], jnp.float32)
+    program = jax.make_jaxpr(jax.grad(loss_of_nats))(zeros_BxK)
+    _, (is_nats_used,) = dce_jaxpr(program.jaxpr, [True])
+    if is_nats_used or any(targets is not targets_BxK for targets in asked):
+        return logits
+    return logits._replace(derivative_BxK=jax.grad(loss_of_nats)(zeros_BxK))
 
 
 def deferred_logits(model: Any, params: Any, inputs: tuple, chunk: int) -> DeferredLogits:
@@ -114,14 +265,14 @@ def deferred_logits(model: Any, params: Any, inputs: tuple, chunk: int) -> Defer
     """
     if _takes_head(model):
         h_BxKxN = model.apply({"params": params}, *inputs, head=False)
-        return DeferredLogits(h_BxKxN, params["unembed"]["kernel"], chunk)
+        return DeferredLogits(h_BxKxN, kernel_in_effect(params["unembed"]), chunk)
     with Request(names=(LAST_STATES,)).active():
         # Only the last states are used, so the compiler removes the logits of all positions.
         _, variables = model.apply({"params": params}, *inputs, mutable=[INTERMEDIATES])
     if model.spec.tied:
         kernel_NxV = jnp.asarray(params["embed"]["embedding"]).T
     else:
-        kernel_NxV = params["unembed"]["kernel"]
+        kernel_NxV = kernel_in_effect(params["unembed"])
     return DeferredLogits(variables[INTERMEDIATES][LAST_STATES], kernel_NxV, chunk)
 
 

@@ -19,6 +19,7 @@ def cross_entropy(logits_BxKxV: jax.Array, targets_BxK: jax.Array) -> jax.Array:
     return _forward(logits_BxKxV, targets_BxK)[0]
 
 
+@jax.named_scope("head")
 def _forward(logits_BxKxV: jax.Array, targets_BxK: jax.Array) -> tuple[jax.Array, Any]:
     max_BxKx1 = logits_BxKxV.max(-1, keepdims=True)
     sum_exp_BxKx1 = jnp.exp(logits_BxKxV - max_BxKx1).sum(-1, keepdims=True)
@@ -27,6 +28,7 @@ def _forward(logits_BxKxV: jax.Array, targets_BxK: jax.Array) -> tuple[jax.Array
     return nats_BxK, (logits_BxKxV, targets_BxK, max_BxKx1, sum_exp_BxKx1)
 
 
+@jax.named_scope("head")
 def _backward(residuals: Any, cotangent_BxK: jax.Array) -> tuple[jax.Array, None]:
     logits_BxKxV, targets_BxK, max_BxKx1, sum_exp_BxKx1 = residuals
     cotangent_BxKx1 = cotangent_BxK[..., None]

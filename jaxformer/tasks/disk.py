@@ -248,13 +248,13 @@ def _permuted(x_B: np.ndarray, size: int, round_keys: np.ndarray) -> np.ndarray:
     while outside.any():
         left, right = out[outside] >> np.uint64(half_bits), out[outside] & mask
         for round_key in round_keys:
-            left, right = right, left ^ (_scramble(right + np.uint64(round_key)) & mask)
+            left, right = right, left ^ (scramble(right + np.uint64(round_key)) & mask)
         out[outside] = (left << np.uint64(half_bits)) | right
         outside[outside] = out[outside] >= size
     return out.astype(np.int64)
 
 
-def _scramble(x: np.ndarray) -> np.ndarray:
+def scramble(x: np.ndarray) -> np.ndarray:
     """Mixes the bits of 64-bit words bijectively (the finaliser of MurmurHash3)."""
     x = (x ^ (x >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     x = (x ^ (x >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)

@@ -23,7 +23,13 @@ from jaxformer.data.token_index import PARTS
 from jaxformer.data.tokens import Tokens, open_tokens
 from jaxformer.tasks.disk import DiskTask
 from jaxformer.tasks.masking import check_masking, mask_tokens
-from jaxformer.tasks.task import Batch, Scores, most_frequent, token_metrics
+from jaxformer.tasks.task import (
+    Batch,
+    Scores,
+    most_frequent,
+    token_metrics,
+    with_gap_to_unigram,
+)
 
 
 @dataclass(frozen=True)
@@ -206,6 +212,10 @@ class MaskedTokens(PreparedText):
         )
         scored_BxT = masked_BxT & is_text_BxT
         return Batch(jnp.where(scored_BxT, shown_BxT, tokens_BxT), tokens_BxT, scored_BxT * 1.0)
+
+    def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
+        nats_V = -np.log(fit_ngrams(self.prepared).unigram_V)
+        return with_gap_to_unigram(super().metrics(logits_BxKxV, batch), nats_V, batch)
 
     def baselines(self, batch: Batch) -> dict[str, float]:
         """Returns scores of the best constant and of the unigram predictor."""

@@ -213,6 +213,25 @@ def over_scored(x_BxK: jax.Array, weights_BxK: jax.Array) -> Scores:
     return Scores((x_BxK * weights_BxK).sum(-1) / jnp.maximum(scored_B, 1e-9), scored_B)
 
 
+def with_gap_to_unigram(
+    scores: dict[str, Scores], nats_V: np.ndarray, batch: Batch
+) -> dict[str, Scores]:
+    """Adds `loss_above_unigram`: the loss of each example minus that of token frequencies.
+
+    Hard examples are hard for both, so this difference has a far smaller error on a test set than
+    the loss itself. Compare a loss with `unigram_loss` by it.
+
+    Args:
+      scores: the scores of `token_metrics`.
+      nats_V: the loss of each token under the frequencies of the training text.
+      batch: the examples at the scored positions.
+    """
+    loss = scores["loss"]
+    # The table has no mask token, which is never a target.
+    unigram = over_scored(jnp.asarray(nats_V, loss.value.dtype)[batch.targets], batch.weights)
+    return scores | {"loss_above_unigram": Scores(loss.value - unigram.value, loss.weight)}
+
+
 def scored_positions(batch: Batch, n_scored: int) -> tuple[jax.Array | None, Batch]:
     """Gathers the scored positions of a batch.
 

@@ -16,7 +16,16 @@ import numpy as np
 from jaxformer.core.errors import UserError, check_range
 from jaxformer.data.characters import Characters, characters
 from jaxformer.tasks.masking import check_masking, mask_tokens
-from jaxformer.tasks.task import TEST, TRAIN, VALIDATION, Batch, Task, most_frequent
+from jaxformer.tasks.task import (
+    TEST,
+    TRAIN,
+    VALIDATION,
+    Batch,
+    Scores,
+    Task,
+    most_frequent,
+    with_gap_to_unigram,
+)
 
 MAX_TEXT_SYMBOLS = 2_000_000  # the text is a constant of the compiled program
 # Begin and end of the parts, in tenths of the file.
@@ -142,6 +151,11 @@ class MaskedText(Text):
         draws_3xT = jax.random.uniform(mask_key, (3, self.window), jnp.float32)
         shown_T, scored_T = mask_tokens(symbols_T, draws_3xT, mask, self.rate, self.masking)
         return Batch(jnp.where(scored_T, shown_T, symbols_T), symbols_T, scored_T * 1.0)
+
+    def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
+        counts_V = training_counts(self.text).counts_V
+        nats_V = -np.log(counts_V / counts_V.sum())
+        return with_gap_to_unigram(super().metrics(logits_BxKxV, batch), nats_V, batch)
 
     def baselines(self, batch: Batch) -> dict[str, float]:
         """Returns unigram scores, and the exact posterior under the bigram chain.

@@ -90,3 +90,42 @@ def _predicted_answers(groups: Callable[[Batch], tuple], fit: Batch, test: Batch
 def _scored_values(batch: Batch, values) -> np.ndarray:
     """Returns the values at the scored positions of a batch."""
     return np.asarray(values)[np.asarray(batch.weights) > 0]
+
+
+class Bigram:
+    """Predicts an answer from the input token at its position, by counts of both.
+
+    Only pairs that occur are stored, because a vocabulary of 50,000 has too many for a table.
+    """
+
+    def __init__(self, fit: Batch, n_answers: int):
+        self.n_answers = n_answers
+        tokens, answers = _scored_values(fit, fit.inputs), _scored_values(fit, fit.targets)
+        # One pseudo-count for each token, spread as the answers are, so that no loss is infinite.
+        self.unigram_V = 0.5 + np.bincount(answers, minlength=n_answers)
+        self.unigram_V /= self.unigram_V.sum()
+        self.of_token = np.bincount(tokens, minlength=int(tokens.max()) + 1)
+        self.pairs, self.counts = np.unique(self._pairs(tokens, answers), return_counts=True)
+
+    def _pairs(self, tokens: np.ndarray, answers: np.ndarray) -> np.ndarray:
+        return tokens.astype(np.int64) * self.n_answers + answers
+
+    def loss(self, test: Batch) -> float:
+        """The loss in nats for each scored token."""
+        tokens, answers = _scored_values(test, test.inputs), _scored_values(test, test.targets)
+        pairs = self._pairs(tokens, answers)
+        place = np.minimum(np.searchsorted(self.pairs, pairs), len(self.pairs) - 1)
+        counts = np.where(self.pairs[place] == pairs, self.counts[place], 0)
+        known = np.minimum(tokens, len(self.of_token) - 1)
+        totals = np.where(tokens < len(self.of_token), self.of_token[known], 0)
+        p = (counts + self.unigram_V[answers]) / (totals + 1)
+        return float(-np.log(p).mean())
+
+    def accuracy(self, test: Batch) -> float:
+        """The accuracy of the most frequent answer after each token."""
+        order = np.lexsort((self.pairs, -self.counts))  # the most frequent pair of a token is first
+        tokens, first = np.unique(self.pairs[order] // self.n_answers, return_index=True)
+        best = np.full(int(tokens.max()) + 2, self.unigram_V.argmax())  # the last: an unseen token
+        best[tokens] = self.pairs[order][first] % self.n_answers
+        test_tokens = np.minimum(_scored_values(test, test.inputs), len(best) - 1)
+        return float((best[test_tokens] == _scored_values(test, test.targets)).mean())

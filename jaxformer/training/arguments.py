@@ -1,14 +1,16 @@
 """The arguments of `jaxformer.train` and `jaxformer.plan`, checked and converted."""
 
+import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from jaxformer.core import optim
-from jaxformer.core.errors import UserError, did_you_mean
+from jaxformer.core.errors import UserError, check_type, did_you_mean
 from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.models.model import check_model
@@ -21,10 +23,51 @@ SEPARATE_ARGUMENTS = ("batch_size", "steps", "learning_rate", "labels")
 DATA_MEMBERS = ("batch_size", "heldout", "batch_at", "unseen")  # of `tasks.source.Data`
 
 
+class TrainOptions(TypedDict, total=False):
+    """Further arguments of `jaxformer.train`: fields of `TrainSettings` and `OptimSettings`."""
+
+    log_every: int
+    eval_every: int
+    members: str
+    target: float
+    patience: int
+    probes: tuple[str, ...]
+    loss_chunk: int
+    accumulate: int
+    throughput: bool
+    signal: bool
+    schedule: str
+    warmup: int
+    clip: float
+
+
+@contextmanager
+def names_of_python() -> Iterator[None]:
+    """Writes `warmup` instead of the config's `optim.warmup` in the errors of a call in Python."""
+    kinds = {"train": TrainSettings, "optim": OptimSettings, "data": DataSettings}
+    names = "n_seeds|" + "|".join(
+        f"{section}\\.{f.name}" for section, k in kinds.items() for f in fields(k)
+    )
+    try:
+        yield
+    except UserError as error:
+        message = re.sub(rf"(?<![\w.])(?:{names})\b(?!=)", _last_name, str(error))
+        error.args = (message,)
+        raise
+
+
+def _last_name(found: re.Match) -> str:
+    return found[0].rpartition(".")[2].removeprefix("n_")
+
+
 def check_fits(task: Task, model: Any) -> None:
     """Raises UserError unless the model was built for this task."""
     if not isinstance(task, Task):
-        raise UserError(f"task must be one of jaxformer.tasks, or a Task of yours; got {task!r}.")
+        hint = " Are task and model exchanged?" if isinstance(model, Task) else ""
+        raise UserError(
+            "task must be one of jaxformer.tasks, such as Arrays(inputs, targets), or a Task of "
+            f"yours; got {type(task).__name__}.{hint}"
+        )
     check_model(model)
     spec = model.spec
     if spec.vocab_size != task.vocab_size or spec.length < task.length:
@@ -77,6 +120,7 @@ def settings_of(
       batch_size: examples per step and member.
       has_rates: whether the optimizers have their own learning rates.
     """
+    check_type("steps", steps, int)
     fields_of = _split_settings(given)
     optim_defaults: dict[str, Any] = {"warmup": min(50, steps // 4)}
     if has_rates:
@@ -125,7 +169,7 @@ def optimizers_of(
         shapes: a function that returns the shapes of the parameters.
         name: the argument `optimizer_name`.
     """
-    labels = {label for p in partitions for _, label in p.rules} - {FROZEN}
+    labels = {label for p in partitions for label in p.trained_labels}
     if optimizer is None:
         optimizer = optim.AdamW(weight_decay=1e-3)
     if not isinstance(optimizer, Mapping):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxformer.core.text_format import with_error
 from jaxformer.tasks.task import Scores
 
 
@@ -14,6 +15,9 @@ class Mean(NamedTuple):
     mean: float
     sem: float
     n: int
+
+    def __repr__(self) -> str:
+        return f"{with_error(self.mean, self.sem)} (n={self.n})"
 
 
 def weighted_mean(value, weight) -> Mean:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from jaxformer.core.text_format import counted, number, with_error
 from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.environment import environment
 from jaxformer.training.metrics import Mean
@@ -21,8 +22,10 @@ OPTIONAL = (
     "validation_baselines",
 )
 
+MAX_SHOWN = 4  # scores and baselines in a repr, which is one line
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Result:
     """The metrics of a run with its settings and its machine."""
 
@@ -51,6 +54,16 @@ class Result:
     # Scores of trivial predictors on the validation set, which curves of validation scores need:
     # its examples are harder where they avoid those of the test set (a split by redrawing).
     validation_baselines: Mapping[str, float] | None = None
+
+    def __repr__(self) -> str:
+        first = [name for name in ("accuracy", "loss") if name in self.metrics]
+        names = [*first, *(name for name in self.metrics if name not in first)][:MAX_SHOWN]
+        scores = [f"{name} {with_error(*self.metrics[name][:2])}" for name in names]
+        if more := len(self.metrics) - len(names):
+            scores.append(f"{counted(more, 'more metric')}")
+        trivial = [f"{name} {number(value)}" for name, value in self.baselines.items()]
+        guessing = f"; guessing: {', '.join(trivial[:MAX_SHOWN])}" if trivial else ""
+        return f"Result({', '.join(scores)}{guessing}; {counted(len(self.seeds), 'seed')})"
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Result":

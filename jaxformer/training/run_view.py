@@ -14,6 +14,7 @@ import numpy as np
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import number, with_error
 from jaxformer.io.run_folder import Workdir
+from jaxformer.models.model import Params
 from jaxformer.report.html import table
 from jaxformer.runtime import figure_style
 from jaxformer.training import curves
@@ -59,11 +60,11 @@ class Run:
         return self.finished
 
     @property
-    def params(self) -> dict[str, Any]:
+    def params(self) -> Params:
         """The parameters of the first seed at the chosen learning rate."""
         return self.member(self.chosen()[0])
 
-    def member(self, i: int) -> dict[str, Any]:
+    def member(self, i: int) -> Params:
         """Returns the parameters of member i."""
         n = len(self.is_chosen)
         if not 0 <= i < n:
@@ -110,22 +111,46 @@ class Run:
                 row |= {name: float(value[i]) for name, value in values.items()}
         return list(rows.values())
 
-    def plot(self) -> Any:
-        """Returns a matplotlib figure of loss and validation accuracy of the chosen members."""
+    def plot(self, file: str | Path | None = None) -> Any:
+        """Draws loss and validation accuracy of the chosen members, with the trivial predictors'.
+
+        Args:
+            file: where to save the figure (png, pdf or svg); not saved if None.
+
+        Returns:
+            A matplotlib figure.
+        """
         baselines = curves.trivial_lines(self.finished.as_json()) if self.finished else {}
         rows, chosen = {self.name: self.workdir.rows()}, {self.name: self.is_chosen}
-        return curves.curves(rows, baselines, chosen, figure_style.notebook_figure())
+        figure = curves.curves(rows, baselines, chosen, figure_style.notebook_figure())
+        if file is not None:
+            figure_style.save(figure, Path(file))
+        return figure
 
     def __repr__(self) -> str:
         where = f" in {self.folder}" if self.folder else ""
         if self.finished is None:
             return f"Run({self.name}, stopped at step {self.step}{where})"
         means = [
-            f"{name} {value.mean:.4g}"
+            f"{name} {value.mean:.4g}{self._guessing(name)}"
             for name, value in self.finished.metrics.items()
             if name in ("accuracy", "loss")
         ]
         return f"Run({', '.join([self.name, *means])}, {self.step} steps{where})"
+
+    def _guessing(self, score: str) -> str:
+        """The best trivial predictor beside a score, because .04 may be good and .6 bad."""
+        assert self.finished is not None
+        is_loss = score == "loss"
+        scores = {
+            name: value
+            for name, value in self.finished.baselines.items()
+            if name.endswith("_loss") == is_loss
+        }
+        if not scores:
+            return ""
+        best = (min if is_loss else max)(scores, key=lambda name: scores[name])
+        return f" ({best.replace('_', ' ')} {scores[best]:.4g})"
 
     def _repr_html_(self) -> str:
         """Returns the curves and a table of the scores, which a notebook displays."""

@@ -20,6 +20,7 @@ from jaxformer.core.partition import Partition
 from jaxformer.core.settings import MEMBER_MODES
 from jaxformer.models.half_precision import wide
 from jaxformer.models.model import check_logits
+from jaxformer.tasks.chunked_loss import with_derivative
 from jaxformer.tasks.task import Batch, Scores, Task, scored_positions
 from jaxformer.training.population import Population, init_keys
 
@@ -42,7 +43,7 @@ AXES: Any = TrainState(*[None, 0, 0, 0, 0, 0])  # the axis of members of each fi
 
 
 def create(
-    init: Callable[[jax.Array], Any],
+    init: Callable[..., Any],
     partition: Partition,
     tx: optax.GradientTransformation,
     population: Population,
@@ -52,20 +53,20 @@ def create(
     """Returns the state at step 0.
 
     Args:
-      init: init(key) -> the parameters of one member.
+      init: init(key) -> the parameters of one member, or init(key, params) if they are given.
       partition: the rules that split parameters into trainable and frozen ones.
       tx: the optimizer, whose updates a step multiplies by the member's learning rate.
       population: seeds and learning rates of the members.
       shardings_of: maps the shapes of the state to shardings, so that each device computes only
         its part. None leaves the state on the default device.
-      params: the initial parameters of every member; None draws them by `init`.
+      params: the parameters that every member begins with; None draws them by `init`.
 
     Seeds, learning rates and parameters are arguments of the compiled function. As constants, each
     seed would need a program of its own, and parameters a second copy.
     """
 
     def create_member(key, learning_rate, given):
-        params = init(key) if given is None else given
+        params = init(key) if given is None else init(key, given)
         return member_state(params, learning_rate, partition, tx)
 
     @partial(jax.jit, inline=True)  # shapes and values share one trace
@@ -133,7 +134,8 @@ def make_step(
     """
     check_choice("mode of members", member_loop, MEMBER_MODES)
 
-    def scores_of(trainable, frozen, batch):
+    def scores_of(trainable, frozen, batch, total):
+        """Returns the loss of each example, whose gradient in logits is that of total(scores)."""
         params = Partition.merge(trainable, frozen)
         positions_BxK, gathered = scored_positions(batch, task.n_scored)
         if apply_with_probes:
@@ -141,10 +143,15 @@ def make_step(
         else:
             logits, probes = apply(params, batch.inputs, positions_BxK), {}
         check_logits(logits, gathered.targets.shape, task.answers)
+
+        def loss(logits):
+            return total(task.metrics(logits, gathered)["loss"])
+
+        logits = with_derivative(logits, gathered.targets, loss)
         return task.metrics(logits, gathered)["loss"], probes
 
     def loss_of(trainable, frozen, batch):
-        scores, probes = scores_of(trainable, frozen, batch)
+        scores, probes = scores_of(trainable, frozen, batch, token_weighted)
         return token_weighted(scores), probes
 
     value_and_gradient = jax.value_and_grad(loss_of, has_aux=True)
@@ -153,18 +160,19 @@ def make_step(
 
     def member_step(state: TrainState, batch: Batch):
         (loss, probes), gradient = value_and_gradient(state.trainable, state.frozen, batch)
-        norm = optax.tree.norm(gradient)
-        updates, opt_state = tx.update(gradient, state.opt_state, state.trainable)
-        updates = jax.tree.map(lambda u: state.learning_rate.astype(u.dtype) * u, updates)
-        trainable = optax.apply_updates(state.trainable, updates)
+        with jax.named_scope("optimizer"):  # the name by which a plan finds these operations
+            norm = optax.tree.norm(gradient)
+            updates, opt_state = tx.update(gradient, state.opt_state, state.trainable)
+            updates = jax.tree.map(lambda u: state.learning_rate.astype(u.dtype) * u, updates)
+            trainable = optax.apply_updates(state.trainable, updates)
 
-        # A member that diverges keeps its last finite parameters and never stops the others.
-        is_good = jnp.isfinite(loss) & jnp.isfinite(norm) & (state.diverged_at < 0)
-        trainable, opt_state = jax.tree.map(
-            lambda new, old: jnp.where(is_good, new, old),
-            (trainable, opt_state),
-            (state.trainable, state.opt_state),
-        )
+            # A member that diverges keeps its last finite parameters and never stops the others.
+            is_good = jnp.isfinite(loss) & jnp.isfinite(norm) & (state.diverged_at < 0)
+            trainable, opt_state = jax.tree.map(
+                lambda new, old: jnp.where(is_good, new, old),
+                (trainable, opt_state),
+                (state.trainable, state.opt_state),
+            )
         diverges_now = ~is_good & (state.diverged_at < 0)
         diverged_at = jnp.where(diverges_now, state.step, state.diverged_at)
         state = TrainState(
@@ -196,9 +204,12 @@ def in_parts(scores_of: Callable, n: int) -> Callable:
     values and their gradients are summed, and divided by the weight at the end.
     """
 
+    def weighted_total(scores):
+        return (scores.value * scores.weight).sum()
+
     def weighted_sum(trainable, frozen, part):
-        scores, probes = scores_of(trainable, frozen, part)
-        return (scores.value * scores.weight).sum(), (scores.weight.sum(), probes)
+        scores, probes = scores_of(trainable, frozen, part, weighted_total)
+        return weighted_total(scores), (scores.weight.sum(), probes)
 
     def value_and_gradient(trainable, frozen, batch):
         # A part is every n-th example, so that each device of a sharded batch has a share of it.

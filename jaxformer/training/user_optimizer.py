@@ -17,7 +17,7 @@ import optax
 
 from jaxformer.core import optim, paths
 from jaxformer.core.errors import UserError, did_you_mean, one_line
-from jaxformer.core.partition import FROZEN, Partition
+from jaxformer.core.partition import Partition
 from jaxformer.io.atomic_files import sha256
 
 MIN_PROBE_STEPS = 16
@@ -84,14 +84,14 @@ def user_optimizers(
     if not optax_labels:
         return resolved
     partitions = tuple(partitions)
-    trained = {label for partition in partitions for _, label in partition.rules} - {FROZEN}
+    trained = {label for partition in partitions for label in partition.trained_labels}
     for label in optax_labels:
         if label not in trained:
             hint = did_you_mean(label, trained)
             raise UserError(f"no rule has the label {label!r} of an optimizer.{hint}")
     for partition in partitions:
         tiny = _tiny_parameters(partition, shapes())
-        labels = {label for _, label in partition.rules} - {FROZEN}
+        labels = partition.trained_labels
         for label in sorted(labels & {*optax_labels}):
             if _is_optax(resolved[label]):
                 resolved[label] = _probed_optimizer(

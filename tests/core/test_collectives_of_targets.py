@@ -9,8 +9,13 @@ import os
 import subprocess
 import sys
 
+import jax.numpy as jnp
 import pytest
 
+import jaxformer
+from jaxformer.core.settings import DeviceSettings
+from jaxformer.models.decoder import decoder
+from jaxformer.planning.published import TokenTask
 from tests.core.test_collectives import COMPILE
 from tests.core.test_sharding import ROOT
 
@@ -88,3 +93,25 @@ def test_tensor_parallelism_adds_the_stream_once_a_branch_and_direction():
     # Attention and MLP of block 0, forward and backward. Block 1 has queries and an MLP at the
     # scored token only. Its keys and values read every token: one more sum, backward.
     assert len(rows) == 5
+
+
+@pytest.mark.slow
+def test_the_gradient_of_embeddings_is_summed_in_parts():
+    """All devices would add the whole table otherwise: 1 GiB each for a model of 8B parameters."""
+    if importlib.util.find_spec("jax_cuda12_plugin") is None:
+        pytest.skip("jax_cuda12_plugin is not installed: nothing compiles for h100:4")
+    sizes = dict(vocab_size=4096, length=16, width=64, layers=1, heads=2, mlp_width=64)
+    for dtype in (jnp.float32, jnp.bfloat16):
+        plan = jaxformer.plan(
+            TokenTask(16, vocab_size=4096),
+            decoder(**sizes, dtype=dtype),
+            target="h100:4",
+            batch_size=8,
+            loss_chunk=64,
+            devices=DeviceSettings(fsdp=4, data=1),
+        )
+        added = sum(x.array_bytes for x in plan.exchanges if x.kind == "all-reduce")
+        scattered = sum(x.array_bytes for x in plan.exchanges if x.kind == "reduce-scatter")
+        table = 4 * 4096 * 64
+        assert added < 0.01 * table and scattered > 2 * table, (dtype, plan.exchanges)
+        assert all(x.kind != "all-to-all" for x in plan.exchanges)

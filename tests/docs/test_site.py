@@ -56,20 +56,30 @@ def test_the_tables_have_every_name(tables):
 def test_every_paper_has_a_page_and_a_results_page_on_the_site(site):
     contents = site.contents()
     for key in PAPERS:
-        assert f"\npapers/{key}\n" in contents and f"\nresults/{key}\n" in contents
+        below = site.complete(f"papers/{key}", "")
+        assert f"\n/papers/{key}\n" in contents and f"\n/results/{key}\n" in below
         assert f"](../results/{key}.md)" in (ROOT / f"docs/papers/{key}.md").read_text()
 
 
 def test_the_first_page_has_the_findings_and_leads_to_the_papers(site):
     made = site.complete("index", (ROOT / "docs/index.md").read_text())
     assert made.count("\n### ") == 5 and made.count("\n![") == 5
+    install, python, cards = (
+        made.index(x) for x in ("pip install", "import jaxformer", "{contain")
+    )
+    assert install < python < cards
     assert "](results/mixit.md#table-2-retrieval)): **" in made and "](docs/" not in made
-    listed = {line for line in made.splitlines() if re.fullmatch(r"[\w/]+", line)}
+    below = "\n".join(site.complete(name, "") for name in site.BELOW)
+    listed = [
+        line[1:] for line in f"{made}\n{below}".splitlines() if re.fullmatch(r"/[\w/]+", line)
+    ]
+    assert len(listed) == len({*listed})
     pages = {
         str(f.relative_to(ROOT / "docs").with_suffix("")) for f in (ROOT / "docs").rglob("*.md")
     }
     notebooks = {f"notebooks/{name}" for name in site.NOTEBOOKS}
-    assert pages - {"index"} == listed - {"api"} - notebooks
+    assert pages - {"index"} == {*listed} - {"api"} - notebooks
+    assert sum(map(len, site.CONTENTS.values())) <= 25
     assert made.count("{container} card\n") == len(site.CARDS) and "explore/collapse.md" in made
 
 
@@ -88,7 +98,7 @@ def test_explorers_and_figures_have_pages(site):
 
 def test_a_link_out_of_the_site_becomes_the_name_of_the_file(site):
     text = "[the code](../jaxformer/core/optim.py), [SDE](../sde.md), ![x](../../results/x.png)"
-    made = site.complete("papers/mixit", text.replace("../jax", "../../jax"))
+    made = site.complete("results/mixit", text.replace("../jax", "../../jax"))
     assert (
         made == "the code (`jaxformer/core/optim.py`), [SDE](../sde.md), ![x](../../results/x.png)"
     )

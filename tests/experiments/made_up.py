@@ -100,7 +100,7 @@ def record(cell: Cell, mean: float, sem: float = 0.001, metric: str = "accuracy"
         "steps": 500,
         "metrics": {metric: {"mean": mean, "sem": sem, "n": 2}},
         "members": [{"seed": s, "learning_rate": 0.01, "chosen": True} for s in (0, 1)],
-        "baselines": {"the_guess": 0.25} if "train" in fields else {},
+        "baselines": {"the_guess": 0.4} if "train" in fields else {},
         "parameters": {},
         "environment": {
             "commit": COMMIT,

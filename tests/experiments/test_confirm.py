@@ -13,7 +13,7 @@ from experiments.ledger.item import Cell, Item, Paper
 from experiments.ledger.ledger import ledger
 from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_HELD, above, of, over
-from experiments.site import results_pages
+from experiments.site import paper_pages, results_pages
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import json_value
 from jaxformer.training.metrics import over_seeds
@@ -114,18 +114,22 @@ def test_the_pages_show_confirmations_with_reversed_rows_first(planned, tmp_path
     shutil.copy(file, tmp_path)
     waiting = published.read(tmp_path)
     assert {row.outcome for row in waiting.values()} == {judgement.NOT_YET_RUN}
-    text = results_pages.results(rows, [], [], waiting)
-    assert "3 not yet run, of 3 planned rows" in text and "## Confirmations" not in text
+    text = results_pages.results(published.with_confirmations(rows, tmp_path), [], [])
+    assert "made afterwards for 3 rows: 3 not yet run." in text and "## Confirmations" not in text
 
     write_results(made, tmp_path / "records", reversed_too=True)
     judged = judgement.judge(made, PAPERS, tmp_path / "records")
     judgement.write(made, judged, tmp_path / "VERDICTS.json")
     shown = published.read(tmp_path)
     assert [row.item for row in shown.values()] == [row.item for row in judged]
-    text = results_pages.results(rows, [], [], shown)
+    confirmed = published.with_confirmations(rows, tmp_path)
+    text = results_pages.results(confirmed, [], [])
     listed = [line for line in text.splitlines() if line.startswith("- **")]
-    assert len(listed) == 3 and listed[0].startswith("- **reversed**: [Table")
-    assert "**reversed**, explored" in results_pages.paper_page(PAPER, rows, [], shown)
+    assert len(listed) == 3 and "(reversed; 5 new seeds; first runs: held" in listed[0]
+    assert listed[0].startswith("- **did not hold**: [Table 1]"), "the fresh verdict comes first"
+    assert "5 new seeds: reversed. The first runs: held." in paper_pages.paper_page(
+        PAPER, confirmed, [], {}
+    )
 
     verdicts = (tmp_path / "VERDICTS.json").read_text()
     other = made._replace(name="test-2")

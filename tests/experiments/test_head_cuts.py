@@ -13,9 +13,10 @@ INDUCTION = [np.array([0.9, 0.1]), np.array([0.2, np.nan, 0.5, 0.3]), np.array([
 
 
 def test_the_heads_of_a_cut_lie_in_the_later_layer_with_the_strongest_head():
-    heads = {cut: head_cuts.heads_of(cut, INDUCTION) for cut in head_cuts.HEAD_CUTS}
+    heads = {cut: head_cuts.heads_of(cut, INDUCTION, 0.25) for cut in head_cuts.HEAD_CUTS}
     assert heads == {
         "strongest head cut": {"block_1/attn": [2]},
+        "answering heads cut": {"block_1/attn": [2, 3]},
         "weakest head cut": {"block_1/attn": [1]},
         "all heads cut": {"block_1/attn": [0, 1, 2, 3]},
     }
@@ -29,9 +30,8 @@ def test_an_accuracy_is_that_of_the_network_without_these_heads(finished):
     found = head_cuts.accuracies(setup, {3: params}, {3: inside}, test)[3]
     assert [*found] == [f"accuracy/{cut}" for cut in head_cuts.HEAD_CUTS]
     for cut in head_cuts.HEAD_CUTS:
-        without = surgery.ablate_heads(
-            params, head_cuts.heads_of(cut, inside.scores["induction"]), 4
-        )
+        scores = inside.scores["induction"], inside.scores["induction_by_chance"]
+        without = surgery.ablate_heads(params, head_cuts.heads_of(cut, *scores), 4)
         likeliest = np.asarray(model.apply({"params": without}, test.inputs)).argmax(-1)
         counts = np.asarray(test.weights) > 0
         expected = (likeliest == np.asarray(test.targets))[counts].mean()

@@ -1,11 +1,14 @@
 """Fused attention has the numbers of the plain product, and each platform has its kernel."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.experimental.pallas import tpu
 
+from jaxformer.models import fused_attention as module
 from jaxformer.models.fused_attention import TILE, flash_attention, fused_attention
 
 
@@ -67,6 +70,50 @@ def test_a_mask_needs_no_kernel(monkeypatch):
         of_cudnn.clear()
         jax.eval_shape(lambda *qkv, options=options: fused_attention(*qkv, **options), q, k, v)
         assert any(of_cudnn) == expected, options
+
+
+@pytest.mark.parametrize("mask", ["causal", "window", "padding"])
+def test_long_texts_take_some_queries_at_a_time(mask, monkeypatch):
+    """The last part is not full: 100 tokens, 16 queries at a time. Heads share keys."""
+    monkeypatch.setattr(module, "QUERIES", 16)
+    monkeypatch.setattr(module, "LONG", 32)
+    length, readout = 100, jax.random.normal(jax.random.key(1), (2, 100, 2, 8))
+    q, k, v = inputs(length=length)
+    distance = jnp.arange(length)[:, None] - jnp.arange(length)[None]
+    options = {
+        "causal": {"causal": True},
+        "window": {"mask_BxHxTxS": ((distance >= 0) & (distance < 9))[None, None]},
+        "padding": {"mask_BxHxTxS": (jnp.arange(length) < 70)[None, None, None]},
+    }[mask]
+
+    def loss(attend, q, k, v):
+        return (attend(q, k[:, :, :1], v[:, :, :1]) * readout).sum()
+
+    def in_parts(*qkv):
+        return fused_attention(*qkv, **options)
+
+    def whole(q, k, v):
+        given = {"is_causal": True} if mask == "causal" else {"mask": options["mask_BxHxTxS"]}
+        return jax.nn.dot_product_attention(q, k, v, **given)
+
+    got, want = (
+        jax.jit(jax.value_and_grad(functools.partial(loss, attend), (0, 1, 2)))(q, k, v)
+        for attend in (in_parts, whole)
+    )
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-5)
+    if mask == "causal":
+        text = str(jax.make_jaxpr(jax.grad(functools.partial(loss, in_parts)))(q, k, v))
+        assert "16,100]" in text and "100,100]" not in text  # no weights of all queries
+
+
+def test_gradients_of_keys_are_summed_in_float32_over_parts(monkeypatch):
+    """512 parts each add the same gradient, of which bfloat16 would lose all after 256 terms."""
+    monkeypatch.setattr(module, "QUERIES", 1)
+    monkeypatch.setattr(module, "LONG", 1)
+    q, k, v = (jnp.zeros((1, n, 1, 8), jnp.bfloat16) for n in (512, 2, 2))
+    gradient = jax.jit(jax.grad(lambda v: fused_attention(q, k, v).astype(jnp.float32).sum()))(v)
+    assert gradient.dtype == jnp.bfloat16 and (gradient == 256).all()
 
 
 def test_heads_share_keys_in_the_kernel_of_the_tpu():

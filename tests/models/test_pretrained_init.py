@@ -97,3 +97,21 @@ def test_a_run_folder_refuses_other_initial_parameters(tmp_path):
     jax.tree.map(np.testing.assert_array_equal, again.params, first.params)
     with pytest.raises(UserError, match=r"another config: 1 fields differ, such as model\.params"):
         jaxformer.train(TASK, from_params(model, other), **options)
+
+
+@pytest.mark.slow  # compiles a training run
+def test_a_config_trains_adapters_of_a_published_model(published, tmp_path):
+    """The command of docs/models.md, with adapters in place of trained modules."""
+    config = f"configs/text/finetune.py:source={published},free=.*/(query|value),label=lora(2)"
+    flags_ = [f"--config={config},scale=tiny", "--config.task.window=8"]
+    flags_ += ["--config.train.steps=2", "--config.train.eval_every=1"]
+    flags_ += ["--config.train.log_every=1", "--config.data.test_size=4", f"--workdir={tmp_path}"]
+    assert run_config(flags_) == 0
+    before = paths.flatten(jaxformer.load(published)[1])
+    _, params, _ = jaxformer.load(tmp_path)
+    after = paths.flatten(params)
+    assert {path: np.array_equal(after[path], leaf) for path, leaf in before.items()} == (
+        dict.fromkeys(before, True)
+    )
+    assert np.abs(after["block_1/attn/value/lora_b"]).max() > 0
+    assert sum(path.endswith("lora_a") for path in after) == 4

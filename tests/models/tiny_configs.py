@@ -185,6 +185,40 @@ _ROBERTA = _BERT | {
     "type_vocab_size": 1,
     "pad_token_id": 1,
 }
+_MIXTRAL = _MISTRAL | {
+    "model_type": "mixtral",
+    "architectures": ["MixtralForCausalLM"],
+    "sliding_window": None,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+}
+# More than twice as many experts as a token uses, so that a plain pass groups tokens.
+_OLMOE = _OLMO2 | {
+    "model_type": "olmoe",
+    "architectures": ["OlmoeForCausalLM"],
+    "num_experts": 6,
+    "num_experts_per_tok": 2,
+    "router_aux_loss_coef": 0.01,
+}
+_QWEN3_MOE = {name: value for name, value in _QWEN3.items() if name != "max_window_layers"} | {
+    "model_type": "qwen3_moe",
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "num_hidden_layers": 3,
+    "num_experts": 8,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 12,
+    "norm_topk_prob": True,
+    "mlp_only_layers": [1],
+}
+_QWEN2_MOE = _QWEN3_MOE | {
+    "model_type": "qwen2_moe",
+    "architectures": ["Qwen2MoeForCausalLM"],
+    "shared_expert_intermediate_size": 20,
+    "norm_topk_prob": False,
+    "mlp_only_layers": [],
+    "decoder_sparse_step": 2,
+    "head_dim": 4,
+}
 CONFIGS: dict[str, dict[str, Any]] = {
     "gpt2": _GPT2,
     "gpt_neox": _NEOX,
@@ -240,4 +274,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "bert": _BERT,
     "bert_states": _BERT | {"architectures": ["BertModel"]},
     "roberta": _ROBERTA,
+    "mixtral": _MIXTRAL,
+    "mixtral_window": _MIXTRAL | {"sliding_window": 3, "num_experts_per_tok": 1},
+    "olmoe": _OLMOE,
+    "olmoe_clipped": _OLMOE | {"clip_qkv": 0.8, "norm_topk_prob": True},
+    "qwen2_moe": _QWEN2_MOE,
+    "qwen3_moe": _QWEN3_MOE,
 }

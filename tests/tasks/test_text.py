@@ -134,6 +134,22 @@ def test_baselines_are_those_of_the_set():
     assert both["bigram_accuracy"] > result["bigram_accuracy"] > both["best_constant"]
 
 
+def test_a_loss_is_reported_above_that_of_frequencies_example_by_example():
+    """A model that knows the frequencies alone is at 0 in every example, hard or easy."""
+    masked = MaskedText(window=40)
+    batch = draw(masked)
+    counts_V = characters().counts_V
+    logits_V = jnp.append(jnp.log(counts_V / counts_V.sum()), -1e9)  # the last is the mask
+    logits_BxTxV = jnp.broadcast_to(logits_V, (*batch.inputs.shape, len(logits_V)))
+    scores = masked.metrics(logits_BxTxV, batch)
+    np.testing.assert_allclose(scores["loss_above_unigram"].value, 0.0, atol=1e-5)
+    assert scores["loss"].value.std() > 0.1
+    uniform = masked.metrics(jnp.zeros_like(logits_BxTxV), batch)
+    value, weight = uniform["loss_above_unigram"]
+    expected = np.log(len(logits_V)) - masked.baselines(batch)["unigram_loss"]
+    assert (value * weight).sum() / weight.sum() == pytest.approx(expected, abs=1e-4)
+
+
 @pytest.mark.parametrize("kind", [CausalText, MaskedText])
 def test_baselines_of_a_file_know_its_training_part_alone(tmp_path, kind):
     """The test part has other symbols, to which no baseline gives probability 1."""

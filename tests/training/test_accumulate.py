@@ -13,7 +13,7 @@ from jaxformer.training.step import in_parts, token_weighted
 ROWS, T = 12, 5
 
 
-def scores_of(trainable, frozen, batch):
+def scores_of(trainable, frozen, batch, total):
     """Returns a linear model's scores; an example's loss is the mean over its scored tokens."""
     out_BxT = jnp.tanh(batch.inputs @ trainable["w"]) * frozen
     probes = {"size": (out_BxT**2).mean()}
@@ -32,7 +32,7 @@ def test_the_gradient_is_that_of_the_whole_batch(parts):
     trainable, frozen = {"w": jax.random.normal(keys[3], (T, T))}, jnp.float32(0.7)
 
     def whole(trainable, frozen, batch):
-        scores, probes = scores_of(trainable, frozen, batch)
+        scores, probes = scores_of(trainable, frozen, batch, token_weighted)
         return token_weighted(scores), probes
 
     expected = jax.value_and_grad(whole, has_aux=True)(trainable, frozen, batch)

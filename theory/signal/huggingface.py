@@ -127,6 +127,11 @@ def _decoder(f: ConfigFields, length: int | None) -> Reading:
         )
     if settings["alibi"]:
         raise UserError("alibi: True is not supported: the recursion has no positions in scores.")
+    if settings["experts"]:
+        raise UserError(
+            f"{f.values['model_type']} is not supported: each token uses a few experts of its own, "
+            "and the recursion needs one MLP for all tokens."
+        )
     longest, window = settings["length"], settings["window"]
     # `windowed` has a boolean for each block. If it is empty, all blocks have the window.
     if window and (not settings["windowed"] or any(settings["windowed"])):
@@ -270,6 +275,7 @@ DEFAULTS = {
     "parallel": False,
     "scale_by_layer": False,
     "alibi": False,
+    "experts": 0,
     "window": 0,
     "windowed": (),
     "score_scale": 0.0,

@@ -17,27 +17,30 @@ WITHOUT_HEAD = Item(
     "Retrieval requires an induction head, which Frozen-QK forms and MixiT cannot form.",
     {FROZEN: Cell("configs/mixit/induction_head.py:variant=frozen_qk")} | longer_mixit("retrieval"),
     {
-        "Frozen-QK loses .2 without its strongest induction head": above(
+        "Frozen-QK loses .2 without all heads of layer 2 that attend to the answer": above(
+            of(FROZEN), accuracy("answering heads cut"), 0.2
+        ),
+        "without these heads Frozen-QK is at most .05 above MixiT after 16,000 steps": above(
+            of(LONGER), accuracy("answering heads cut"), -0.05
+        ),
+    },
+    metric="accuracy/answering heads cut",
+    note="A head attends to the answer if it gives it more than uniform attention would. In each "
+    "seed all four heads of layer 2 do. A cut sets the output of a head to zero and changes "
+    "nothing else. An earlier version of this row cut the strongest head alone and said 'did not "
+    "hold'; the other heads take over, so that this says nothing about the claim. The accuracy "
+    "without all heads of the layer was known when these rules were written.",
+    checks={
+        "Frozen-QK loses .2 without its strongest induction head alone": above(
             of(FROZEN), accuracy("strongest head cut"), 0.2
         ),
         "without its strongest induction head it is .1 below itself without the weakest head of "
         "the same layer": above(accuracy("weakest head cut"), accuracy("strongest head cut"), 0.1),
-    },
-    metric="accuracy/strongest head cut",
-    note="In each seed the strongest induction head is the one of layer 2 that gives the answer "
-    "most attention. A cut sets the output of a head to zero and changes nothing else. The rules "
-    "were written before any head was cut. One head does not decide: the other heads of its layer "
-    "take over. Only the layer as a whole is needed, as the checks show.",
-    checks={
-        "without its strongest induction head Frozen-QK is at most .05 above MixiT after 16,000 "
-        "steps": above(of(LONGER), accuracy("strongest head cut"), -0.05),
-        "without all heads of layer 2 Frozen-QK is at most .05 above MixiT after 16,000 steps": (
-            above(of(LONGER), accuracy("all heads cut"), -0.05)
-        ),
         "Frozen-QK is at most .05 better than without its weakest head": above(
             accuracy("weakest head cut"), of(FROZEN), -0.05
         ),
     },
+    late=True,
 )
 
 OF_VERSION_A = (WITHOUT_HEAD,)

@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.papers import plots
 from experiments.papers.outcome import Outcome, exact
-from jaxformer.training.metrics import over_seeds
+from jaxformer.training.metrics import Mean, over_seeds
 from theory import covariance_sde as cs
 
 BLUE, ORANGE = plots.COLOURS[:2]
@@ -34,6 +34,8 @@ def measure_one_step(
             "covariance_noise": moments["noise"],
         }
         outcome.metrics |= {f"{key}/{name}": exact(value) for key, value in numbers.items()}
+        gap = Mean(float(moments["gap"]), float(moments["gap_error"]), samples)
+        outcome.metrics[f"drift_gap/{name}"] = gap
         outcome.arrays |= {f"{key}/{name}": value for key, value in moments.items()}
     return outcome
 
@@ -74,6 +76,9 @@ def _moments(m: int, width: int, samples: int, causal: bool, seed: int) -> dict[
         "drift_measured": drift + width * mean[diagonal],
         "drift_error": drift_error[diagonal],
         "drift_z": width * mean / drift_error,
+        # The largest gap of the drift, which is zero off the diagonal, over its largest entry.
+        "gap": width * np.abs(mean).max() / np.abs(drift).max(),
+        "gap_error": drift_error.max() / np.abs(drift).max(),
         "covariance": width * predicted[entries],
         "covariance_measured": width * cov[entries],
         "z": ((cov - predicted) / error)[entries],

@@ -149,6 +149,8 @@ def axes(address: str, ndim: int) -> dict[str, int | None]:
     name = address.rsplit("/", 1)[-1]
     if name in BY_HEAD and ndim == 4:
         return {"position": 1, "head": 2}
+    if name.startswith("output") and ndim == 4:  # a projection to heads of a module of Flax
+        return {"position": 1, "head": 2}
     if name in BY_PAIR and ndim == 4:
         return {"position": 2, "head": 1}
     if name == "maps":

@@ -22,8 +22,9 @@ from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.interp.capture import edits
 from jaxformer.interp.capture.aliases import resolve
 from jaxformer.interp.capture.metric import Metric, per_example, scalar
-from jaxformer.interp.capture.running import capture, intervene, run, shapes
+from jaxformer.interp.capture.running import capture, intervene, replaceable_shapes, run
 from jaxformer.models.model import Model
+from jaxformer.models.texts import as_tokens, check_model_first
 
 KINDS = ("position", "head")
 BRANCHES = r"(.*/)?block_\d+/(attn|mlp)/output"
@@ -48,7 +49,7 @@ def patch(
     Args:
         model: a model with activation addresses.
         params: its parameters.
-        clean: tokens (B, T), or a tuple of the model's inputs.
+        clean: tokens (B, T), a text or a list of texts, or a tuple of the model's inputs.
         corrupted: as `clean`, with the same shapes.
         patterns: patterns of addresses, or names of TransformerLens' hooks.
         metric: a function of the logits (B, T, V) that returns one number, or one for each example.
@@ -63,7 +64,8 @@ def patch(
         patch(model, params, clean, corrupted, "block_1/attn/heads", metric, by=["head"])
     """
     check_range("at_once", at_once, 1)
-    clean, corrupted = _prompts(clean, corrupted)
+    check_model_first(model, params)
+    clean, corrupted = _prompts(model, clean, corrupted)
     chosen = _addresses(model, corrupted, patterns, by)
     cases = _cases(chosen, by, at_once)
     program = _program(model, tuple(chosen), metric)
@@ -152,7 +154,7 @@ def attribute(
         model, params, clean, corrupted, patterns, by: as in `patch`.
         metric: a function of the logits (B, T, V) that returns a number.
     """
-    clean, corrupted = _prompts(clean, corrupted)
+    clean, corrupted = _prompts(model, clean, corrupted)
     chosen = _addresses(model, corrupted, patterns, by)
     names = [re.escape(address) for address in chosen]
     clean_values = capture(model, params, *clean, names=names)
@@ -175,7 +177,7 @@ def gradients(
     Example:
         slopes = gradients(model, params, tokens, names="mlp_out", metric=margin)
     """
-    inputs = _as_inputs(inputs)
+    inputs = _as_inputs(model, inputs)
     chosen = _addresses(model, inputs, names, ())
     slopes = _values_and_slopes(model, params, inputs, chosen, metric)[1]
     return {address: slopes[address] for address in chosen}
@@ -218,7 +220,7 @@ def path_patch(
             may be traced, so that `jax.vmap` patches all heads in one program.
         receiver: (address, head) of a later activation, such as ("block_5/attn/queries", 7).
     """
-    clean, corrupted = _prompts(clean, corrupted)
+    clean, corrupted = _prompts(model, clean, corrupted)
     (source, source_head), (target, target_head) = sender, receiver
     source, target = resolve(source), resolve(target)
     known = [*_known_shapes(model, _as_shapes(corrupted))]
@@ -251,7 +253,7 @@ def _only_value(values: dict[str, Any], address: str) -> Any:
 @lru_cache(maxsize=32)
 def _known_shapes(model: Model, inputs: tuple[jax.ShapeDtypeStruct, ...]) -> dict[str, Any]:
     """Returns {address: shape}, which is traced once for all prompts of the same shape."""
-    return shapes(model, None, *inputs)
+    return replaceable_shapes(model, *inputs)
 
 
 def _addresses(model, inputs, patterns, by) -> dict[str, tuple[int, ...]]:
@@ -276,15 +278,16 @@ def _as_shapes(inputs: Any) -> Any:
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), x.dtype), inputs)
 
 
-def _as_inputs(prompts: Any) -> tuple[Any, ...]:
+def _as_inputs(model: Model, prompts: Any) -> tuple[Any, ...]:
     """Returns the model's inputs as arrays; tokens alone become a tuple of one input."""
     inputs = prompts if isinstance(prompts, tuple) else (prompts,)
+    inputs = (as_tokens(model, inputs[0]), *inputs[1:])
     return tuple(part if part is None else jnp.asarray(part) for part in inputs)
 
 
-def _prompts(clean: Any, corrupted: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _prompts(model: Model, clean: Any, corrupted: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Returns the inputs of both prompts; raises UserError if their shapes differ."""
-    pair = _as_inputs(clean), _as_inputs(corrupted)
+    pair = _as_inputs(model, clean), _as_inputs(model, corrupted)
     first, second = ([jnp.shape(x) for x in inputs] for inputs in pair)
     if first != second:
         raise UserError(

@@ -13,6 +13,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.interp.capture.aliases import resolve
 from jaxformer.models.activation_points import INTERMEDIATES, Request
 from jaxformer.models.model import Model
+from jaxformer.models.texts import as_tokens, check_model_first
 
 
 def capture(model: Model, params: Any, *inputs: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -23,7 +24,8 @@ def capture(model: Model, params: Any, *inputs: Any, names: Sequence[str]) -> di
     Args:
         model: a model with activation addresses.
         params: its parameters.
-        inputs: the model's inputs: tokens (B, T), for most models.
+        inputs: the model's inputs: for most models tokens (B, T), or a text or a list of texts if
+            `jaxformer.load` loaded the model.
         names: patterns of addresses or modules, or names of TransformerLens' hooks.
 
     Example:
@@ -69,9 +71,11 @@ def run(
         names: what to keep, as in `capture`.
         edits: what to replace, as in `intervene`.
     """
+    check_model_first(model, params)
     if isinstance(names, str):
         raise UserError(f"names must be a sequence of patterns, got the string {names!r}.")
     if inputs:
+        inputs = (as_tokens(model, inputs[0]), *inputs[1:])
         check_tokens(model, inputs[0])
     edits = {resolve(name): new for name, new in (edits or {}).items()}
     with Request([resolve(name) for name in names], edits).active() as request:
@@ -104,7 +108,19 @@ def shapes(model: Model, params: Any = None, *inputs: Any) -> dict[str, jax.Shap
         params: its parameters; their shapes are derived if None.
         inputs: the model's inputs; one example with two tokens if there are none.
     """
+    recorded, written = _traced_shapes(model, params, *inputs)
+    return recorded | written
+
+
+def replaceable_shapes(model: Model, *inputs: Any) -> dict[str, jax.ShapeDtypeStruct]:
+    """The entries of `shapes` that edits reach: what a module sows is a copy, which none does."""
+    return _traced_shapes(model, None, *inputs)[0]
+
+
+def _traced_shapes(model: Model, params: Any, *inputs: Any) -> tuple[dict[str, Any], dict]:
+    check_model_first(model, params)
     inputs = inputs or (_example_input(model, params),)
+    inputs = (as_tokens(model, inputs[0]), *inputs[1:])
     if params is None:
         params = jax.eval_shape(model.init, jax.random.key(0), *inputs)["params"]
     with Request().active() as request:
@@ -112,7 +128,7 @@ def shapes(model: Model, params: Any = None, *inputs: Any) -> dict[str, jax.Shap
             lambda p, x: model.apply({"params": p}, *x, mutable=[INTERMEDIATES])[1], params, inputs
         )
     ordered = {address: request.shapes[address] for address in request.addresses()}
-    return ordered | paths.flatten(updates.get(INTERMEDIATES, {}))
+    return ordered, paths.flatten(updates.get(INTERMEDIATES, {}))
 
 
 def stop_after(model: Model, params: Any, *inputs: Any, block: int) -> jax.Array:
@@ -172,9 +188,9 @@ def _select(intermediates: Mapping[str, Any], pattern: str, known: list[str]) ->
 
 
 def _example_input(model: Model, params: Any) -> Any:
-    """Returns the shape of tokens (1, 2), or of vectors (1, 2, n) if there is no vocabulary."""
+    """Returns the shape of tokens (1, T), or of vectors (1, 2, n) if there is no vocabulary."""
     if model.spec.vocab_size:
-        return jax.ShapeDtypeStruct((1, 2), jnp.int32)
+        return jax.ShapeDtypeStruct((1, getattr(model, "example_length", 2)), jnp.int32)
     input_width = getattr(model, "input_width", None)
     width = input_width(params) if input_width else getattr(model.spec, "width", 2)
     return jax.ShapeDtypeStruct((1, 2, width), jnp.result_type(float))

@@ -22,6 +22,7 @@ from jaxformer.io import npz_store
 from jaxformer.io.atomic_files import with_checksum, without_checksum, write_json
 from jaxformer.models.activation_points import in_order
 from jaxformer.models.model import Model
+from jaxformer.models.texts import as_tokens, check_model_first
 
 REQUEST = "request.json"
 
@@ -45,7 +46,7 @@ def store(
         folder: a new folder, or one that the same call began.
         model: a model with activation addresses.
         params: its parameters.
-        tokens_PxT: the prompts, (P, T).
+        tokens_PxT: the prompts, (P, T), or a list of texts.
         names: patterns of addresses, or names of TransformerLens' hooks.
         positions: the query positions to keep; negative ones count from the end. By default all.
         batch_size: the prompts of a file.
@@ -56,7 +57,8 @@ def store(
         The folder.
     """
     check_range("batch_size", batch_size, 1)
-    tokens_PxT, folder = np.asarray(tokens_PxT), Path(folder)
+    check_model_first(model, params)
+    tokens_PxT, folder = np.asarray(as_tokens(model, tokens_PxT)), Path(folder)
     if tokens_PxT.ndim != 2 or not tokens_PxT.size:
         raise UserError(f"prompts must be tokens (prompts, length), got {tokens_PxT.shape}.")
     kept = None

@@ -7,8 +7,8 @@
 
 `network` is one module for all families, with the hyperparameters of a `PretrainedSpec`.
 `config_json` reads config.json. `folder` reads weights and `saving` writes them, by the names of
-the family and the layouts in `tensor_layouts`. `hub` downloads, and `tiny` makes random small
-models.
+the family and the layouts in `tensor_layouts`. `peft_folder` exchanges adapters with the package
+peft. `hub` downloads, and `tiny` makes random small models.
 
 The names below are imported on first use, because `theory.advise` reads a config.json by
 `config_numbers` in less time than an import of JAX takes.
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jaxformer.models.pretrained.config_json import describe
     from jaxformer.models.pretrained.folder import is_pretrained, load_folder
     from jaxformer.models.pretrained.network import Pretrained, pretrained
+    from jaxformer.models.pretrained.peft_folder import load_adapter, save_adapter
     from jaxformer.models.pretrained.saving import save_folder
     from jaxformer.models.pretrained.spec import PretrainedSpec
 
@@ -30,8 +31,10 @@ __all__ = [
     "PretrainedSpec",
     "describe",
     "is_pretrained",
+    "load_adapter",
     "load_folder",
     "pretrained",
+    "save_adapter",
     "save_folder",
 ]
 # Name -> the module of this package in which it is defined.
@@ -40,8 +43,10 @@ _MODULES = {
     "PretrainedSpec": "spec",
     "describe": "config_json",
     "is_pretrained": "folder",
+    "load_adapter": "peft_folder",
     "load_folder": "folder",
     "pretrained": "network",
+    "save_adapter": "peft_folder",
     "save_folder": "saving",
 }
 

@@ -33,7 +33,8 @@ class GGUF(NamedTuple):
     more_fields: Callable[[dict[str, Any], Callable[[str], Any]], dict[str, Any]]
     is_permuted: bool = False  # rows of query and key are permuted
     is_norm_shifted: bool = False  # norms are stored as 1 + w
-    has_implied_biases: bool = False  # query, key and value have biases without a field for them
+    has_implied_biases: bool = False  # biases of attention have no field, or another one
+    epsilon: str = "attention.layer_norm_rms_epsilon"  # the key of the norms' eps
     # Further keys without which config.json would have a default that is not the model's.
     required: tuple[str, ...] = ("rope.freq_base",)
 

@@ -71,6 +71,7 @@ def load_folder(
     """
     is_stored = isinstance(dtype, str) and dtype == "stored"
     requested = None if is_stored else _checked_dtype(dtype)
+    _check_is_no_adapter(Path(folder))
     checkpoint = open_checkpoint(Path(folder))
     spec = describe(checkpoint.config, checkpoint.config_name)
     expected = shapes(Pretrained(spec))
@@ -80,6 +81,16 @@ def load_folder(
     model = Pretrained(replace(spec, dtype=model_dtype, param_dtype=model_dtype))
     params = _read_parameters(checkpoint, names, entries, model.spec, expected, place)
     return model, params, checkpoint.config
+
+
+def _check_is_no_adapter(folder: Path) -> None:
+    if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
+        base = read_json(folder / "adapter_config.json").get("base_model_name_or_path")
+        raise UserError(
+            f"{folder} has an adapter of peft, not a model: load its base model "
+            f"({base or 'which it does not name'}), then add the adapter by "
+            "jaxformer.models.pretrained.load_adapter(folder, model, params)."
+        )
 
 
 def _checked_dtype(dtype: Any) -> Any:

@@ -36,7 +36,6 @@ TOKEN_FIELDS = {
     "pad_token_id": "padding_token_id",
 }
 SUFFIXES = (".weight", ".bias")
-NORM_EPSILON = FIELDS["rms_norm_eps"]
 ROPE_FACTORS = "rope_freqs.weight"  # a factor for each rotated pair, as Llama 3.1 has
 
 ARCHITECTURES = {
@@ -69,7 +68,7 @@ class GGUFModel:
         def value(name: str) -> Any:
             return metadata.get(f"{self.name}.{name}")
 
-        for name in (NORM_EPSILON, *self.architecture.required):
+        for name in (self.architecture.epsilon, *self.architecture.required):
             if value(name) is None:
                 raise UserError(
                     f"{self.path} lacks the key {self.name}.{name}, and a default would make "

@@ -13,7 +13,8 @@ Paths:
     block_i/{attn_norm,mlp_norm,attn_output_norm,mlp_output_norm}/{scale,bias}
     block_i/attn/{query,key,value,out}/{kernel,bias}
     block_i/attn/{query_norm,key_norm}/{scale,bias}
-    block_i/mlp/{gate,in,out}/{kernel,bias}
+    block_i/mlp/{gate,in,out}/{kernel,bias}, or for experts
+    block_i/mlp/router/kernel, block_i/mlp/expert_j/{gate,in,out}/kernel
     final_norm/{scale,bias}, head/{kernel,bias}, head_norm/{scale,bias}, unembed_project/kernel
     unembed/{kernel,bias}
 
@@ -35,6 +36,7 @@ from jaxformer.models.fused_attention import fused_attention
 from jaxformer.models.half_precision import product
 from jaxformer.models.model import take_positions
 from jaxformer.models.pretrained import positions
+from jaxformer.models.pretrained.mlps import MLP, Experts
 from jaxformer.models.pretrained.network_layers import Bias, HeadNorms, capped, dense, norm
 from jaxformer.models.pretrained.spec import PretrainedSpec
 
@@ -184,7 +186,11 @@ class Block(nn.Module):
     @nn.compact
     def __call__(self, h_BxTxN, score_inputs: positions.ScoreInputs, cached):
         spec = self.spec
-        attn, mlp = Attention(spec, self.index, name="attn"), MLP(spec, name="mlp")
+        attn = Attention(spec, self.index, name="attn")
+        if spec.has_experts(self.index):
+            mlp = Experts(spec, name="mlp")
+        else:
+            mlp = MLP(spec, spec.mlp_width, name="mlp")
         h_BxTxN = tap(self, "before", h_BxTxN)
         normed = self._norm("attn_norm", h_BxTxN, "input", "both")
         branch, cache = attn(normed, score_inputs, cached)
@@ -259,31 +265,15 @@ class Attention(nn.Module):
         """Returns queries, keys or values by head; some families norm queries and keys."""
         spec = self.spec
         flat = dense(spec, n_heads * spec.head_width, name, spec.qkv_bias)(x_BxTxN)
-        if spec.clip:
-            flat = jnp.clip(flat, -spec.clip, spec.clip)
         if spec.qk_norm == "width" and name != "value":
             flat = norm(spec, f"{name}_norm")(flat)
+        if spec.clip:
+            flat = jnp.clip(flat, -spec.clip, spec.clip)
         if spec.qk_norm in ("head", "each_head") and name != "value":
             split = flat.reshape(*flat.shape[:2], n_heads, spec.head_width)
             make_norm = norm if spec.qk_norm == "head" else HeadNorms
             flat = make_norm(spec, name=f"{name}_norm")(split).reshape(flat.shape)
         return layers.split_heads(self, name, flat, n_heads)
-
-
-class MLP(nn.Module):
-    """W_out phi(W_in x), or W_out (phi(W_gate x) * W_in x)."""
-
-    spec: PretrainedSpec
-
-    @nn.compact
-    def __call__(self, x_BxTxN: jax.Array) -> jax.Array:
-        spec = self.spec
-
-        def linear(x: jax.Array, features: int, name: str) -> jax.Array:
-            return dense(spec, features, name, spec.mlp_bias)(x)
-
-        phi = activation(spec.act, spec.width)
-        return layers.mlp(self, x_BxTxN, linear, spec.mlp_width, phi, spec.gated)
 
 
 def pretrained(**numbers) -> Pretrained:

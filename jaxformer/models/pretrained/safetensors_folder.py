@@ -19,6 +19,42 @@ SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
+class TensorFile:
+    """One file of safetensors."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the tensors in the file."""
+        with _open_file(self.path) as tensors:
+            return set(tensors.keys())
+
+    def location(self, name: str) -> str:
+        """The file and the name of a tensor, for messages."""
+        return f"{self.path}: {name}"
+
+    def tensor(self, name: str) -> np.ndarray:
+        """A tensor of the file; raises UserError if its dtype is not in DTYPES."""
+        from safetensors import SafetensorError
+
+        # A new mapping for each tensor frees the memory of the previous one.
+        with _open_file(self.path) as tensors:
+            try:
+                tensor = mapped_tensor(self.path, name)
+                tensor = tensors.get_tensor(name) if tensor is None else tensor
+            except (SafetensorError, TypeError, ValueError, AttributeError, KeyError) as error:
+                reason = one_line(error, 120)
+                raise UserError(f"{self.location(name)} cannot be read: {reason}.") from None
+        if tensor.dtype.name not in DTYPES:
+            expected = ", ".join(DTYPES)
+            raise UserError(
+                f"{self.location(name)} is {tensor.dtype.name}; expected one of {expected}."
+            )
+        return tensor
+
+
 class SafetensorsFolder:
     """A folder of safetensors with the methods of a checkpoint (see `folder`)."""
 
@@ -55,26 +91,11 @@ class SafetensorsFolder:
 
     def location(self, name: str) -> str:
         """Returns the file and the name of a stored tensor, for messages."""
-        return f"{self._files[name]}: {name}"
+        return TensorFile(self._files[name]).location(name)
 
     def tensor(self, name: str) -> np.ndarray:
         """Returns a stored tensor; raises UserError if its dtype is not in DTYPES."""
-        from safetensors import SafetensorError
-
-        # A new mapping for each tensor frees the memory of the previous one.
-        with _open_file(self._files[name]) as tensors:
-            try:
-                tensor = mapped_tensor(self._files[name], name)
-                tensor = tensors.get_tensor(name) if tensor is None else tensor
-            except (SafetensorError, TypeError, ValueError, AttributeError, KeyError) as error:
-                reason = one_line(error, 120)
-                raise UserError(f"{self.location(name)} cannot be read: {reason}.") from None
-        if tensor.dtype.name not in DTYPES:
-            expected = ", ".join(DTYPES)
-            raise UserError(
-                f"{self.location(name)} is {tensor.dtype.name}; expected one of {expected}."
-            )
-        return tensor
+        return TensorFile(self._files[name]).tensor(name)
 
     @cached_property
     def _files(self) -> dict[str, Path]:
@@ -92,7 +113,7 @@ class SafetensorsFolder:
                     "model.save_pretrained(FOLDER)."
                 )
             raise UserError(f"{folder} has neither {SINGLE} nor {INDEX}.")
-        return dict.fromkeys(_tensor_names(single), single)
+        return dict.fromkeys(TensorFile(single).names, single)
 
     def _files_of_index(self) -> dict[str, Path]:
         folder = self.path
@@ -106,7 +127,7 @@ class SafetensorsFolder:
                 raise UserError(f"{folder / INDEX} lists {name!r}, not a file of this folder.")
             if not (folder / name).is_file():
                 raise UserError(f"{folder} lacks {name}, which {INDEX} lists.")
-        contents = {name: set(_tensor_names(folder / name)) for name in set(weight_map.values())}
+        contents = {name: TensorFile(folder / name).names for name in set(weight_map.values())}
         for tensor, name in weight_map.items():
             if tensor not in contents[name]:
                 raise UserError(f"{folder / name} lacks {tensor}, which {INDEX} lists.")
@@ -134,11 +155,6 @@ def _old_norm_name(name: str) -> str:
     """Returns a norm's parameter as older BERT checkpoints name it."""
     name = re.sub(r"LayerNorm\.weight$", "LayerNorm.gamma", name)
     return re.sub(r"LayerNorm\.bias$", "LayerNorm.beta", name)
-
-
-def _tensor_names(file: Path) -> list[str]:
-    with _open_file(file) as tensors:
-        return list(tensors.keys())
 
 
 def _open_file(file: Path) -> Any:

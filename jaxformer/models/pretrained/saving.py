@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxformer.core import paths
+from jaxformer.core.adapters import check_merged
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import errors_name, write_atomically
 from jaxformer.models.pretrained import gguf_tokenizer, hub, tensor_layouts
@@ -55,6 +56,7 @@ def save_folder(
     except ImportError:
         hint = "pip install 'jaxformer[data]'"
         raise UserError(f"saving a model needs the package safetensors: {hint}.") from None
+    check_merged(params, "", "a saved model (save_adapter writes adapters alone)")
     flat = paths.flatten(params)
     entries = tensor_layouts.tensor_entries(model.spec, list(flat))
     _check_parameters(model, flat, entries)
@@ -142,8 +144,12 @@ def _write_shard(
         parts = [on_host(flat[path]) for path in entry.parameters]  # every process takes part
         if is_writer():
             tensors[entry.name] = np.ascontiguousarray(tensor_layouts.to_tensor(parts, entry, spec))
-    if not is_writer():
-        return
+    if is_writer():
+        write_tensors(file, tensors)
+
+
+def write_tensors(file: Path, tensors: Mapping[str, np.ndarray]) -> None:
+    """Writes a file of safetensors atomically."""
     from safetensors.numpy import save_file
 
     with errors_name(file):
@@ -153,7 +159,7 @@ def _write_shard(
             temporary.touch()
             # The library writes a file that only its owner may read; restore the umask's mode.
             mode = temporary.stat().st_mode
-            save_file(tensors, temporary, {"format": "pt"})
+            save_file(dict(tensors), temporary, {"format": "pt"})
             temporary.chmod(mode)
             os.replace(temporary, file)
         finally:

@@ -11,6 +11,7 @@ from jaxformer.models.pretrained.rotary import Rotary
 NORMS = ("layer", "rms")
 NORM_PLACES = ("input", "output", "both", "sum")
 QK_NORMS = ("", "head", "each_head", "width")
+MAX_EXPERTS = 10_000
 MAX_NUMBER = 1e30  # the largest value of a float field
 
 
@@ -42,6 +43,12 @@ class PretrainedSpec:
     qk_norm: str = ""
     eps: float = 1e-5
     act: str = "gelu"
+    experts: int = 0  # MLPs of which each token uses some; 0: one MLP for all tokens
+    experts_per_token: int = 0
+    expert_width: int = 0  # hidden units of an expert; 0: `mlp_width`
+    shared_width: int = 0  # hidden units of an expert that all tokens use, with a gate; 0: none
+    normalised_experts: bool = False  # whether the weights of a token's experts sum to 1
+    sparse: tuple[bool, ...] = ()  # which blocks have experts; (): all
     gated: bool = False  # W_out (phi(W_gate x) * W_in x), else W_out phi(W_in x)
     parallel: bool = False  # attention and MLP both read the block's input
     shared_norm: bool = False  # in a parallel block both branches read the same norm
@@ -102,7 +109,16 @@ class PretrainedSpec:
                 raise UserError(
                     f"{rotary.width} rotary dimensions do not fit a head of {self.head_width}."
                 )
-        for name in ("windowed", "rotated"):
+        check_range("experts", self.experts, 0, MAX_EXPERTS)
+        if self.experts:
+            for name in ("expert_width", "shared_width"):
+                check_range(name, getattr(self, name), 0, MAX_SIZES["mlp_width"])
+            if not 1 <= self.experts_per_token <= self.experts:
+                raise UserError(
+                    f"a token must use between 1 and all {self.experts} experts, got "
+                    f"experts_per_token = {self.experts_per_token}."
+                )
+        for name in ("windowed", "rotated", "sparse"):
             entries = getattr(self, name)
             if len(entries) not in (0, self.layers):
                 raise UserError(
@@ -113,6 +129,15 @@ class PretrainedSpec:
     @property
     def dtypes(self) -> dict[str, Any]:
         return {"dtype": self.dtype, "param_dtype": self.param_dtype}
+
+    @property
+    def expert_hidden(self) -> int:
+        """The hidden units of an expert."""
+        return self.expert_width or self.mlp_width
+
+    def has_experts(self, block: int) -> bool:
+        """Returns whether a block has experts in place of its MLP."""
+        return bool(self.experts) and (not self.sparse or self.sparse[block])
 
     def window_of(self, block: int) -> int:
         """Returns the window of a block; 0 without one."""

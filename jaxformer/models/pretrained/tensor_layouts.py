@@ -45,14 +45,15 @@ def tensor_entries(spec: PretrainedSpec, paths: Sequence[str]) -> list[TensorEnt
     for module_paths, disk_name in names.items():
         blocks = range(spec.layers) if "#" in disk_name else [0]
         heads = range(spec.heads) if "%" in disk_name else [0]
-        for index in itertools.product(blocks, heads):
+        experts = range(spec.experts) if "@" in disk_name else [0]
+        for index in itertools.product(blocks, heads, experts):
             entries = _entries_of_module(family, disk_name, module_paths, index)
             present += [entry for entry in entries if parameters.issuperset(entry.parameters)]
     return present
 
 
 def _entries_of_module(
-    family: Family, disk_name: str, module_paths: str, index: tuple[int, int]
+    family: Family, disk_name: str, module_paths: str, index: tuple[int, ...]
 ) -> Iterator[TensorEntry]:
     """Yields an entry for each tensor that a module may have.
 
@@ -60,11 +61,15 @@ def _entries_of_module(
       family: the family of the model.
       disk_name: the name of the module on disk, a value of `family.names`.
       module_paths: the paths of jaxformer's modules joined by "+", the key of that value.
-      index: the numbers of the block and of the head.
+      index: the numbers of the block, of the head and of the expert.
     """
-    block, head = map(str, index)
-    disk_name = disk_name.replace("#", block).replace("%", head)
-    modules = module_paths.replace("#", block).replace("%", head).split("+")
+
+    def numbered(name: str) -> str:
+        for sign, number in zip("#%@", index, strict=True):
+            name = name.replace(sign, str(number))
+        return name
+
+    disk_name, modules = numbered(disk_name), numbered(module_paths).split("+")
     for leaf, disk_leaf in LEAVES.items():
         layout = "same"
         if len(modules) > 1:

@@ -1,9 +1,9 @@
 """Tensor names of published models: how a row of names is written, and which tensors are ignored.
 
-A row maps jaxformer's modules to names on disk. In both names # stands for the number of a block
-and % for the number of a head. A kernel, scale or embedding is the "weight" of its module on disk.
-Modules joined with "+" are one tensor on disk. A row may contain modules that a model of the family
-lacks.
+A row maps jaxformer's modules to names on disk. In both names # stands for the number of a block,
+% for the number of a head and @ for the number of an expert. A kernel, scale or embedding is the
+"weight" of its module on disk. Modules joined with "+" are one tensor on disk. A row may contain
+modules that a model of the family lacks.
 """
 
 from collections.abc import Mapping

@@ -10,12 +10,13 @@ from jaxformer.io.huggingface_tokenizer import HuggingFace
 from jaxformer.models.pretrained import gguf_tokenizer, hub
 from jaxformer.models.pretrained.gguf_file import GGUFFile, is_gguf
 from jaxformer.models.pretrained.safetensors_folder import read_json
+from jaxformer.models.words import Words
 
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 TEMPLATE = "chat_template"
 
 
-class Text:
+class Text(Words):
     """The tokenizer of a model.
 
     Args:
@@ -25,12 +26,16 @@ class Text:
 
     def __init__(self, source: str | Path, vocab_size: int):
         path = hub.path_of(source)
+        self.source = str(source)
         self.tokenizer, self.ends, self.settings = _read_tokenizer(path)
         if self.tokenizer.vocab_size > vocab_size:
             raise UserError(
                 f"the tokenizer of {path} does not match the model: it has the token "
                 f"{self.tokenizer.vocab_size - 1}, the model {vocab_size} tokens."
             )
+
+    def __repr__(self) -> str:
+        return f"Text({self.source!r}, {self.tokenizer.vocab_size:,} tokens)"
 
     def encode(self, text: str) -> list[int]:
         """Returns token ids, with the tokenizer's start token if it has one."""
@@ -144,7 +149,7 @@ def _end_tokens(folder: Path) -> frozenset[int]:
     return frozenset(ends)
 
 
-class TokenIds:
+class TokenIds(Words):
     """A tokenizer for models without one: the text "5 17 2" is a list of token ids."""
 
     ends: frozenset[int] = frozenset()

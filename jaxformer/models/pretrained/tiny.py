@@ -2,7 +2,7 @@
 
     python -m jaxformer.models.pretrained.tiny FAMILY FOLDER
 
-  FAMILY     gpt2, gpt_neox, llama or phi3
+  FAMILY     gpt2, gpt_neox, llama, phi3 or olmoe
   FOLDER     the new folder
   --vocab=N  the number of tokens; by default there is a tokenizer, which has each word of the
              associations paper's prompts as a single token
@@ -27,8 +27,8 @@ from jaxformer.models.pretrained.config_json import describe
 from jaxformer.models.pretrained.network import Pretrained
 from jaxformer.runtime.command_line import Parser, command, count
 
-# The config.json of each model, without the number of tokens. Configs of experiments name these
-# four; the tests have one for each family (tests/models/tiny_configs.py).
+# The config.json of each model, without the number of tokens. Configs of experiments and the docs
+# name these; the tests have one for each family (tests/models/tiny_configs.py).
 CONFIGS: dict[str, dict[str, Any]] = {
     "gpt2": {
         "model_type": "gpt2",
@@ -105,6 +105,26 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "bos_token_id": 0,
         "eos_token_id": 0,
         "pad_token_id": 0,
+    },
+    "olmoe": {
+        "model_type": "olmoe",
+        "architectures": ["OlmoeForCausalLM"],
+        "max_position_embeddings": 64,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 24,
+        "num_experts": 6,
+        "num_experts_per_tok": 2,
+        "norm_topk_prob": False,
+        "clip_qkv": None,
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "tie_word_embeddings": False,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
     },
 }
 

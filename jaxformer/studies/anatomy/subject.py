@@ -11,10 +11,10 @@ import jax
 import optax
 
 from jaxformer import build
-from jaxformer.core import optim, paths
+from jaxformer.core import adapters, optim, paths
 from jaxformer.core.errors import UserError
 from jaxformer.core.identity import rounded
-from jaxformer.core.partition import FROZEN, Partition
+from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings, OptimSettings
 from jaxformer.io.run_folder import config_hash
 from jaxformer.models.decoder import Decoder, decoder
@@ -129,8 +129,7 @@ def of_task(
     rate_factor = optim.schedule(settings.schedule, steps, settings.warmup)
 
     def optimizer(partition: Partition) -> optax.GradientTransformation:
-        labels = {label for _, label in partition.rules} - {FROZEN}
-        specs = dict.fromkeys(labels, optim.AdamW(weight_decay=1e-3))
+        specs = dict.fromkeys(partition.trained_labels, optim.AdamW(weight_decay=1e-3))
         return optim.optimizer(partition, specs, settings.clip, rate_factor)
 
     identity = {
@@ -233,6 +232,12 @@ def _subject(name, task, model, data, rules, optimizer, steps, rates, identity) 
     """Returns the subject; `optimizer` is a function of the partition that makes the optimizer."""
     if isinstance(task, PreparedText):
         identity = {**identity, "text": task.prepared.fingerprint}
+
+    if any(adapters.parse(label) for _, label in rules):
+        raise UserError(
+            "an anatomy trains parameters, not adapters: give rules without lora(..), or examine "
+            "the merged model (jaxformer.adapters.merge)."
+        )
 
     def network(model: Any, rules: Any) -> Network:
         shapes = paths.flatten(shapes_of(model, task))

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
+from jax.interpreters.partial_eval import dce_jaxpr
 
 
 def matmul_flops(function: Any, *arguments: Any) -> float:
@@ -24,6 +25,11 @@ def program_flops(program: jex.Jaxpr) -> float:
     expensive branch counts.
     """
     return sum(flops_by_dtype(program).values())
+
+
+def used_program(program: jex.Jaxpr) -> jex.Jaxpr:
+    """The program without what its results do not need, which the compiler removes too."""
+    return dce_jaxpr(program, [True] * len(program.outvars))[0]
 
 
 def flops_by_dtype(program: jex.Jaxpr) -> dict[str, float]:

@@ -17,7 +17,7 @@ from jaxformer.io.atomic_files import write_json
 from tests.experiments.conftest import POSTERIOR, instead
 
 KEPT = "attention_paths-posterior-collapsed-paper-*.json"
-(GOOD,) = (ROOT / "results").glob(KEPT)
+GOOD, *_ = sorted((ROOT / "results").glob(KEPT))
 PAPER = {"attention_paths": PAPERS["attention_paths"]}
 # No warm-up and a cold likelihood: steps far too long, which diverge or are refused.
 BAD = instead(

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.ledger import read
 from experiments.ledger.ledger import ledger
-from experiments.site import html, results_pages
+from experiments.site import html, paper_pages, results_pages
 from experiments.site.html import page
 from jaxformer.io.atomic_files import dumps, write_json
 from jaxformer.report.tables import csv_text
@@ -120,7 +120,7 @@ def test_no_text_of_a_record_becomes_markup(tmp_path):
         links = [link for link in result.of(name) if not link.startswith(("#", "data:"))]
         assert not any(":" in link or link.startswith(("/", "\\")) for link in links), links
     text = results_pages.results(rows, records, problems)
-    text += results_pages.paper_page(made_up.PAPER, rows, records)
+    text += paper_pages.paper_page(made_up.PAPER, rows, records, {})
     outside = "\n".join(line for line in text.splitlines() if not line.startswith("    "))
     assert "alert(1)" in outside and "<script" not in outside and "<img" not in outside
     assert "](javascript" not in outside

@@ -37,12 +37,12 @@ def test_each_paper_has_a_sentence_with_its_verdict_and_its_evidence(real_rows):
         assert f'href="#{one.anchor}"' in text and row.verdict in text
 
 
-def test_the_page_and_the_readme_have_the_same_findings(real_rows):
+def test_the_page_and_the_readme_have_the_same_findings(published_rows):
     """The opening follows the first verdict below each heading of README.md."""
     text = (ROOT / "README.md").read_text()
     text = text[text.index("## Five findings") : text.index("## Run an experiment")]
     told = [markdown.VERDICT.search(part) for part in text.split("\n### ")[1:]]
-    shown = opening.of_rows(real_rows)
+    shown = opening.of_rows(published_rows)
     assert [(m[3], m[2], m[6]) for m in told] == [(o.paper.key, o.item, o.verdict) for o in shown]
 
 

@@ -1,5 +1,6 @@
 """The numbers of the ledger as CSV and LaTeX."""
 
+import csv
 import shutil
 import subprocess
 
@@ -20,8 +21,8 @@ def test_tables_as_csv_and_latex(rows, tmp_path):
     report.write_tables(tmp_path, rows)
     names = {file.name for file in tmp_path.iterdir()}
     assert {"made-up-table-1.csv", "made-up-table-1.tex", "made-up-table-1-figure-1.csv"} <= names
-    head, line = (tmp_path / "made-up-table-1.csv").read_text().splitlines()
-    result = dict(zip(head.split(","), line.split(","), strict=True))
+    with (tmp_path / "made-up-table-1.csv").open(newline="") as file:
+        (result,) = csv.DictReader(file)
     assert result["measured"] == "0.97" and result["published"] == "0.5"
     assert result["verdict"] == "held" and result["commit"] == made_up.COMMIT[:7]
     latex = (tmp_path / "made-up-figure-2-the-paths.tex").read_text()
@@ -35,9 +36,9 @@ def test_tables_as_csv_and_latex(rows, tmp_path):
 
 def test_one_csv_has_the_numbers_of_all_rows(rows):
     head, *lines = tables.ledger_as_csv(rows).splitlines()
-    assert head.startswith("paper,row,verdict of row,cell,metric,published,measured")
+    assert head.startswith("paper,row,verdict of row,runs and kind,first runs,cell,metric,")
     assert len(lines) == sum(len(tables.lines(row)) for row in rows)
-    assert lines[0].startswith("made_up,Table 1,held,")
+    assert lines[0].startswith("made_up,Table 1,held,explored only,held,")
 
 
 @pytest.mark.parametrize("side", [gap("A", "B"), over(("A", "B"), "accuracy")])

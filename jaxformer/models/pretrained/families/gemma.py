@@ -85,6 +85,14 @@ def _gguf_fields(
     }
 
 
+def _gemma_fields(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
+    return {
+        "head_dim": value("attention.key_length"),
+        "hidden_act": "gelu_pytorch_tanh",
+        "tie_word_embeddings": True,
+    }
+
+
 def _gemma2_fields(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
     return _gguf_fields(config, value, period=2, layers_of_27b=46)
 
@@ -102,6 +110,8 @@ FAMILIES = {
         llama.NAMES,
         CAUSAL | {"hidden_activation": ("gelu_pytorch_tanh",)},
         finish=finish_gemma,
+        # llama.cpp writes no base of the rotations and takes 10,000.
+        gguf=GGUF("gemma", "GemmaForCausalLM", _gemma_fields, is_norm_shifted=True, required=()),
     ),
     "gemma2": Family(
         FIELDS

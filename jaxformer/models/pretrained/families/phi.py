@@ -1,8 +1,11 @@
 """Phi-1 to 2, parallel blocks with one norm, and Phi-3, a Llama with joined tensors."""
 
+from collections.abc import Callable
+from typing import Any
+
 from jaxformer.models.pretrained.config_fields import per_head_norm
 from jaxformer.models.pretrained.families import llama
-from jaxformer.models.pretrained.family import ALL_BIASES, GROUPED, SIZES, UNTIED, Family
+from jaxformer.models.pretrained.family import ALL_BIASES, GGUF, GROUPED, SIZES, UNTIED, Family
 from jaxformer.models.pretrained.tensor_names import GATE_IN, QKV, block_names, without
 from jaxformer.models.pretrained.window_fields import uniform_window
 
@@ -22,6 +25,18 @@ PHI3_NAMES = without(llama.NAMES, *QKV.split("+"), *GATE_IN.split("+")) | {
     QKV: "model.layers.#.self_attn.qkv_proj",
     GATE_IN: "model.layers.#.mlp.gate_up_proj",
 }
+
+
+def gguf_fields(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
+    """The fields of Phi-3; factors of long texts are tensors that the reader refuses."""
+    head_width = config["hidden_size"] // config["num_attention_heads"]
+    return {
+        "hidden_act": "silu",
+        "sliding_window": value("attention.sliding_window") or None,
+        "partial_rotary_factor": value("rope.dimension_count") / head_width,
+    }
+
+
 FAMILIES = {
     "phi": Family(
         SIZES
@@ -43,5 +58,6 @@ FAMILIES = {
         partial=True,
         rotary_kinds={"yarn": "longrope"},  # as its first release names it
         joined="rows",
+        gguf=GGUF("phi3", "Phi3ForCausalLM", gguf_fields),
     ),
 }

@@ -1,8 +1,12 @@
 """StableLM: Llama with LayerNorm, partial rotary positions and, in some sizes, parallel blocks."""
 
+from collections.abc import Callable
+from typing import Any
+
 from jaxformer.models.pretrained.config_fields import per_head_norm, refuse_head_dim
 from jaxformer.models.pretrained.families import llama
 from jaxformer.models.pretrained.family import (
+    GGUF,
     GROUPED,
     SILU,
     SIZES,
@@ -25,6 +29,20 @@ def finish_stablelm(config: Config, numbers: Numbers) -> None:
     refuse_head_dim(config, numbers)
 
 
+EPSILON = "attention.layer_norm_epsilon"
+
+
+def gguf_fields(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
+    head_width = config["hidden_size"] // config["num_attention_heads"]
+    return {
+        "layer_norm_eps": value(EPSILON),
+        "hidden_act": "silu",
+        "use_qkv_bias": config.pop("attention_bias"),
+        "use_parallel_residual": value("use_parallel_residual"),
+        "partial_rotary_factor": value("rope.dimension_count") / head_width,
+    }
+
+
 FAMILIES = {
     "stablelm": Family(
         SIZES
@@ -39,5 +57,13 @@ FAMILIES = {
         further=("qk_layernorm",),
         rotary=0.25,
         partial=True,
+        # llama.cpp writes no base of the rotations and takes 10,000.
+        gguf=GGUF(
+            "stablelm",
+            "StableLmForCausalLM",
+            gguf_fields,
+            epsilon=EPSILON,
+            required=("rope.dimension_count", "use_parallel_residual"),
+        ),
     )
 }

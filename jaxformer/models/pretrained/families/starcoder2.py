@@ -1,9 +1,23 @@
 """StarCoder2: Llama with LayerNorm, biases and an MLP without a gate."""
 
+from collections.abc import Callable
+from typing import Any
+
 from jaxformer.models.pretrained.families import llama
-from jaxformer.models.pretrained.family import ALL_BIASES, GROUPED, SIZES, TIED, Family
+from jaxformer.models.pretrained.family import ALL_BIASES, GGUF, GROUPED, SIZES, TIED, Family
 from jaxformer.models.pretrained.tensor_names import block_names
 from jaxformer.models.pretrained.window_fields import uniform_window
+
+EPSILON = "attention.layer_norm_epsilon"
+
+
+def gguf_fields(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
+    return {
+        "norm_epsilon": value(EPSILON),
+        "hidden_act": "gelu_pytorch_tanh",
+        "sliding_window": value("attention.sliding_window"),
+    }
+
 
 FAMILIES = {
     "starcoder2": Family(
@@ -16,5 +30,12 @@ FAMILIES = {
         {},
         llama.NAMES | block_names("model.layers.#", mlp_in="mlp.c_fc", mlp_out="mlp.c_proj"),
         windows=uniform_window(None),
+        gguf=GGUF(
+            "starcoder2",
+            "Starcoder2ForCausalLM",
+            gguf_fields,
+            has_implied_biases=True,
+            epsilon=EPSILON,
+        ),
     )
 }

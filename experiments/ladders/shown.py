@@ -1,0 +1,38 @@
+"""Short lines for the pages of results: each ladder, below the row that it follows."""
+
+from pathlib import Path
+
+from experiments.ladders import plan, runs, table
+from experiments.ladders.judgement import Judged
+from experiments.ledger.rules import NOT_RUN
+from experiments.papers.ladders import LADDERS
+from experiments.site.paper_pages import Trend, Trends
+
+
+def trends(folder: Path) -> Trends:
+    """The ladders of each row; {} without a plan in the folder.
+
+    Args:
+      folder: where PLAN.json and the records are.
+    """
+    file = folder / "PLAN.json"
+    if not file.exists():
+        return {}
+    planned = plan.read(file)
+    plan.check(planned, LADDERS)
+    found: dict[tuple[str, str], list[Trend]] = {}
+    for judged in runs.judge_all(planned, LADDERS, folder / "records", folder / "runs"):
+        paper, _, row = judged.ladder.row.partition(": ")
+        found.setdefault((paper, row), []).append(
+            Trend(f"{judged.ladder.parameter}: {judged.ladder.rule}", _state(judged))
+        )
+    return found
+
+
+def _state(judged: Judged) -> str:
+    """The verdict, or how many sizes of the ladder ran."""
+    on_cpu = [m for m in judged.measured if not m.rung.on_card]
+    if judged.verdict == NOT_RUN:
+        return f"{sum(m.counts for m in on_cpu)} of {len(on_cpu)} sizes"
+    slope = f", {table.short(judged.slope)} per doubling" if judged.slope else ""
+    return f"{table.verdict(judged)}{slope}"

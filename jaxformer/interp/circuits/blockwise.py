@@ -1,0 +1,261 @@
+"""Runs masked networks block by block, where blocks add their outputs to the residual stream.
+
+What nodes write then adds up, so a reader reads
+
+    base + sum_s m_s d_s        d_s = what node s writes in this run - what replaces it
+
+where `base` is the stream in which everything is replaced. The d_s are kept as one array (B, S, T,
+N), blocks share one compiled program for each kind of reader, and the gradient walks back through
+the same programs. `running` does the same for any model, in one program for the whole network that
+grows with the square of its depth: twelve blocks take minutes to compile there, and thirty seconds
+here.
+
+Memory is that of a few arrays (B, S, T, N): 200 MB each for twenty prompts of 14 tokens in a
+network of 30 blocks with nine heads and width 576.
+
+Shape letters: see `jaxformer.interp`. R readers, S sources, B rows: prompts, or cases of prompts.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.interp.answers import Answers
+from jaxformer.interp.blocks import (
+    Blocks,
+    addresses,
+    block_output,
+    embed,
+    is_divisible,
+    read,
+)
+from jaxformer.interp.circuits.graph import Graph, Stage
+from jaxformer.interp.circuits.running import Metric, Values
+from jaxformer.models.decoder import Decoder
+from jaxformer.models.model import take_positions
+from jaxformer.models.pretrained.network import Pretrained
+
+HEADS, MLP, BETWEEN = "attn/heads", "mlp/output", "between"
+Reads = tuple[tuple[str, int], ...]  # (address within the block, number of readers)
+
+
+def is_additive(model: Any) -> bool:
+    """Whether the heads and MLPs of each block are added to the stream unchanged."""
+    if not is_divisible(model):
+        return False
+    if isinstance(model, Decoder):
+        return model.spec.residual_scale == 1
+    return isinstance(model, Pretrained) and model.spec.norm_at == "input" and model.spec.has_logits
+
+
+def outputs(model: Any, params: Any, graph: Graph, tokens_BxT: jax.Array) -> Values:
+    """Returns {address: what the nodes write} on prompts; `running.outputs` for additive blocks."""
+    blocks = Blocks(model, params)
+    states = embed(*blocks.of_block(0), tokens_BxT)
+    found = {graph.input: states}
+    for block in range(blocks.n_blocks):
+        names = [x for x in (HEADS, MLP) if f"block_{block}/{x}" in graph.writing]
+        states, values = _values(*blocks.of_block(block), tuple(names), tokens_BxT, states)
+        found |= {f"block_{block}/{name}": value for name, value in values.items()}
+    return found
+
+
+class Blockwise:
+    """A network whose edges have masks; `running.Whole` has the same methods.
+
+    Args:
+        model, params: an additive network.
+        graph: its nodes and edges.
+        tokens_BxT: the clean prompts.
+        others: {address: what replaces the outputs of nodes}, as `running.outputs` has them.
+        answers: the scored positions and answers.
+        metric: a function of logits (B, K, V) and answers.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        params: Any,
+        graph: Graph,
+        tokens_BxT: jax.Array,
+        others: Values,
+        answers: Answers,
+        metric: Metric,
+    ):
+        self.blocks, self.graph, self.metric = Blocks(model, params), graph, metric
+        self.tokens_BxT, self.answers, self.others = tokens_BxT, answers, others
+        self.bases = [others[graph.input]]  # the stream before each block, and after the last
+        self.betweens = []
+        for block in range(self.blocks.n_blocks):
+            values = {
+                name: others[f"block_{block}/{name}"]
+                for name in (HEADS, MLP)
+                if f"block_{block}/{name}" in others
+            }
+            states, between = _base(
+                *self.blocks.of_block(block), tokens_BxT, self.bases[-1], values
+            )
+            self.bases.append(states)
+            self.betweens.append(between)
+        embedded = embed(*self.blocks.of_block(0), tokens_BxT)
+        zeros = jnp.zeros((len(embedded), len(graph.sources), *embedded.shape[1:]), embedded.dtype)
+        self.start_BxSxTxN = zeros.at[:, 0].set(embedded - self.bases[0])
+
+    def scores(self, masks_CxRxS: np.ndarray) -> np.ndarray:
+        """Returns the metric (C, B) under each mask; all cases run together."""
+        repeats, n_prompts = len(masks_CxRxS), len(self.tokens_BxT)
+        masks_BxRxS = masks_CxRxS.repeat(n_prompts, 0)
+        score_B, _ = self._forward(jnp.asarray(masks_BxRxS), repeats)
+        return np.asarray(score_B).reshape(repeats, n_prompts)
+
+    def slopes(self, level: float) -> np.ndarray:
+        """Returns d metric / d mask, (R, S, B), if all edges have the number `level`."""
+        shape = (len(self.tokens_BxT), *self.graph.exists_RxS.shape)
+        mask_BxRxS = jnp.broadcast_to(jnp.float32(level) * self.graph.exists_RxS[None], shape)
+        _, delta_BxSxTxN = self._forward(mask_BxRxS, 1)
+        slope_BxSxTxN = jnp.zeros_like(delta_BxSxTxN)
+        slopes_BxRxS = np.zeros(shape, np.float32)
+        for stage, rows, columns in reversed([*self._stages()]):
+            arguments = self._arguments(stage, 1)
+            of_delta, of_mask = _backward(
+                *self._static(stage),
+                arguments,
+                delta_BxSxTxN,
+                mask_BxRxS[:, rows],
+                slope_BxSxTxN[:, columns] if stage.writes else None,
+            )
+            slope_BxSxTxN = _add(slope_BxSxTxN, of_delta)
+            slopes_BxRxS[:, rows] = np.asarray(of_mask)
+        return np.moveaxis(slopes_BxRxS, 0, -1)
+
+    def _forward(self, masks_BxRxS: jax.Array, repeats: int) -> tuple[jax.Array, jax.Array]:
+        """Returns the metric of each row (B,), and what each node writes beyond its base."""
+        delta_BxSxTxN = jnp.tile(self.start_BxSxTxN, (repeats, 1, 1, 1))
+        for stage, rows, columns in self._stages():
+            found = _run_stage(
+                *self._static(stage),
+                self._arguments(stage, repeats),
+                delta_BxSxTxN,
+                masks_BxRxS[:, rows],
+            )
+            if stage.writes:
+                delta_BxSxTxN = _place(delta_BxSxTxN, found, columns.start)
+        return found, delta_BxSxTxN
+
+    def _stages(self) -> Iterator[tuple[Stage, slice, slice]]:
+        """Yields each stage with its readers and the sources that it writes."""
+        row, column = 0, 1
+        for stage in self.graph.stages:
+            n_rows = sum(n_readers for _, n_readers in stage.reads)
+            yield stage, slice(row, row + n_rows), slice(column, column + stage.n_units)
+            row, column = row + n_rows, column + stage.n_units
+
+    def _static(self, stage: Stage) -> tuple[Any, str, Reads, Any]:
+        block = _block(stage)
+        reads = tuple((address.split("/", 1)[-1], n) for address, n in stage.reads)
+        writes = stage.writes.split("/", 1)[-1]
+        return self.blocks.of_block(block)[0], writes, reads, self.metric
+
+    def _arguments(self, stage: Stage, repeats: int) -> tuple[Any, ...]:
+        """Returns the parameters, tokens, base of the readers, base of the output, and answers."""
+        block = _block(stage)
+
+        def tiled(x: jax.Array) -> jax.Array:
+            return x if repeats == 1 else jnp.tile(x, (repeats, *(1,) * (x.ndim - 1)))
+
+        base, written = self.bases[block], None
+        if not stage.writes:
+            base = self.bases[-1]
+        elif stage.writes.endswith(MLP) and self.betweens[block] is not None:
+            base = self.betweens[block]
+        if stage.writes:
+            written = tiled(self.others[stage.writes])
+        params = self.blocks.of_block(block)[1]
+        answers = None if stage.writes else Answers(*map(tiled, self.answers))
+        return params, tiled(self.tokens_BxT), tiled(base), written, answers
+
+
+def _block(stage: Stage) -> int:
+    """Returns the number of the block of a stage; -1 for the logits."""
+    return int(stage.writes.split("/", 1)[0].removeprefix("block_")) if stage.writes else -1
+
+
+@partial(jax.jit, static_argnames=("model", "names"))
+def _values(model, params, names, tokens_BxT, states_BxTxN):
+    return block_output(model, params, tokens_BxT, states_BxTxN, None, 0, {}, names)[:2]
+
+
+@partial(jax.jit, static_argnames=("model",))
+def _base(model, params, tokens_BxT, states_BxTxN, values):
+    """Returns the states after a block whose nodes write `values`, and those before its MLP."""
+    names = [BETWEEN] if BETWEEN in addresses(model) else []
+    states, kept, _ = block_output(model, params, tokens_BxT, states_BxTxN, None, 0, values, names)
+    return states, kept.get(BETWEEN)
+
+
+@partial(jax.jit, donate_argnums=0, static_argnames=("start",))
+def _place(delta_BxSxTxN, new_BxSxTxN, start):
+    return jax.lax.dynamic_update_slice(delta_BxSxTxN, new_BxSxTxN, (0, start, 0, 0))
+
+
+@partial(jax.jit, donate_argnums=0)
+def _add(total, new):
+    return total + new
+
+
+@partial(jax.jit, static_argnames=("model", "writes", "reads", "metric"))
+def _run_stage(model, writes, reads, metric, arguments, delta_BxSxTxN, mask_BxRxS):
+    return _stage(model, writes, reads, metric, arguments, delta_BxSxTxN, mask_BxRxS)
+
+
+@partial(jax.jit, static_argnames=("model", "writes", "reads", "metric"))
+def _backward(model, writes, reads, metric, arguments, delta_BxSxTxN, mask_BxRxS, slope):
+    """Returns the gradients with respect to the sources and to the mask.
+
+    `slope` is that of what the stage writes; None stands for the sum of the metric.
+    """
+    stage = partial(_stage, model, writes, reads, metric, arguments)
+    output, backward = jax.vjp(stage, delta_BxSxTxN, mask_BxRxS)
+    return backward(jnp.ones_like(output) if slope is None else slope)
+
+
+def _stage(model, writes, reads, metric, arguments, delta_BxSxTxN, mask_BxRxS):
+    """Returns what a stage writes beyond its base, (B, units, T, N), or the metric (B,)."""
+    params, tokens_BxT, base_BxTxN, written, answers = arguments
+    mask_BxRxS = mask_BxRxS.astype(delta_BxSxTxN.dtype)
+    read_BxRxTxN = base_BxTxN[:, None] + jnp.einsum("brs,bstn->brtn", mask_BxRxS, delta_BxSxTxN)
+    if not writes:
+        scored_BxKxN = take_positions(read_BxRxTxN[:, 0], answers.position_BxK)
+        return metric(read(model, params, scored_BxKxN), answers)
+    known = addresses(model)
+    run = partial(block_output, model, params, tokens_BxT)
+    zeros_BxTxN = jnp.zeros_like(base_BxTxN)
+
+    def added(**values: jax.Array) -> jax.Array:
+        """Returns what the block adds to the stream if its nodes write these values."""
+        edits = {HEADS: values.get("heads", 0.0), MLP: values.get("mlp", 0.0)}
+        edits = {name: new for name, new in edits.items() if name in known}
+        return run(zeros_BxTxN, None, 0, edits)[0]
+
+    if writes == MLP:
+        edits = {BETWEEN: read_BxRxTxN[:, 0]} if BETWEEN in known else {}
+        output = run(read_BxRxTxN[:, 0], None, 0, edits, [MLP])[1][MLP]
+        return (added(mlp=output - written) - added())[:, None]
+    inputs, row = {}, 0
+    for name, n_readers in reads:
+        read_one = jax.vmap(lambda x, name=name: run(x, None, 0, {}, [name])[1][name], in_axes=1)
+        every = read_one(read_BxRxTxN[:, row : row + n_readers])
+        head_H = jnp.arange(n_readers)
+        inputs[name] = jnp.moveaxis(every[head_H, :, :, head_H], 0, 2)
+        row += n_readers
+    difference_BxTxHxD = run(zeros_BxTxN, None, 0, inputs, [HEADS])[1][HEADS] - written
+    n_heads = difference_BxTxHxD.shape[2]
+
+    def one_head(is_head_H: jax.Array) -> jax.Array:
+        return added(heads=difference_BxTxHxD * is_head_H[None, None, :, None]) - added()
+
+    return jax.vmap(one_head, out_axes=1)(jnp.eye(n_heads, dtype=difference_BxTxHxD.dtype))

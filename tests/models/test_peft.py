@@ -1,0 +1,168 @@
+"""Adapters in the format of peft: theirs here, ours there, and what is refused.
+
+tests/reference/peft.npz has adapters that peft wrote, and their logits.
+"""
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import jaxformer
+from jaxformer import adapters
+from jaxformer.core import paths
+from jaxformer.core.errors import UserError
+from jaxformer.core.partition import Partition
+from jaxformer.models.pretrained import load_adapter, save_adapter, save_folder, tiny
+from tests.models.families import TOKENS, VOCAB
+from tests.models.tiny_configs import CONFIGS
+
+REFERENCE = np.load(Path(__file__).parents[1] / "reference/peft.npz")
+KINDS = ("gpt2", "gpt_neox", "llama", "phi3", "qwen3")
+TOLERANCE = 1e-5  # of the logits' standard deviation
+
+
+def write_reference(kind, folder, tensors=(), **fields):
+    """Writes the folder of peft for a kind, with other tensors or fields of the config."""
+    folder.mkdir(exist_ok=True)
+    prefix = f"{kind}/tensors/"
+    stored = {n.removeprefix(prefix): REFERENCE[n] for n in REFERENCE if n.startswith(prefix)}
+    stored = {name: tensor for name, tensor in {**stored, **dict(tensors)}.items() if tensor.size}
+    save_file(stored, folder / "adapter_model.safetensors")
+    config = json.loads(str(REFERENCE[f"{kind}/config"])) | fields
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def error_of(logits, expected):
+    return np.abs(np.asarray(logits) - expected).max() / expected.std()
+
+
+def logits_of(model, params):
+    return model.apply({"params": params}, TOKENS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_adapter_of_peft_has_its_logits_here_also_merged_and_saved_again(kind, tmp_path):
+    model, params, _ = tiny.tiny(CONFIGS[kind], VOCAB)
+    expected = REFERENCE[f"{kind}/logits"]
+    adapted = load_adapter(write_reference(kind, tmp_path / "theirs"), model, params)
+    assert error_of(logits_of(model, adapted), expected) < TOLERANCE
+    assert error_of(logits_of(model, adapters.merge(adapted)), expected) < TOLERANCE
+    assert error_of(logits_of(model, params), expected) > 0.05
+    save_adapter(tmp_path / "ours", model, adapted, base=kind)
+    theirs, ours = (
+        load_file(tmp_path / name / "adapter_model.safetensors") for name in ("theirs", "ours")
+    )
+    assert theirs.keys() == ours.keys()
+    for name, tensor in theirs.items():
+        np.testing.assert_array_equal(ours[name], tensor)
+    again = load_adapter(tmp_path / "ours", model, params)
+    for path, leaf in paths.flatten(adapted).items():
+        np.testing.assert_allclose(paths.flatten(again)[path], leaf, rtol=1e-6)
+
+
+def of_our_own(kind, rules=None):
+    """A model with adapters of other ranks and scales in each kernel of a joined tensor."""
+    model, params, config = tiny.tiny(CONFIGS[kind], VOCAB)
+    rules = rules or (
+        ("block_0/attn/query/kernel", "lora(2, alpha=3)"),
+        (".*/attn/value/kernel", "lora(3)"),
+        (".*/mlp/.*/kernel", "lora(1, alpha=2, stabilised)"),
+        (".*", "frozen"),
+    )
+    added = adapters.add(params, Partition(rules).adapters(params), jax.random.key(0))
+
+    def moved(path, leaf):
+        key = jax.random.key(len(path))
+        noise = jax.random.normal(key, leaf.shape)
+        return leaf + 0.3 * noise if path.endswith("lora_b") else leaf
+
+    return model, paths.map_with_path(moved, added), params, config
+
+
+@pytest.mark.parametrize("kind", ("gpt2", "gpt_neox", "phi3"))
+def test_kernels_that_are_one_tensor_on_disk_keep_their_own_adapters(kind, tmp_path):
+    model, adapted, params, _ = of_our_own(kind)
+    again = load_adapter(save_adapter(tmp_path / "ours", model, adapted), model, params)
+    expected = np.asarray(logits_of(model, adapted))
+    assert error_of(logits_of(model, again), expected) < TOLERANCE
+    assert error_of(logits_of(model, params), expected) > 0.05
+
+
+@pytest.mark.filterwarnings("ignore")  # their deprecations
+@pytest.mark.parametrize("kind", KINDS)
+def test_peft_and_transformers_read_our_folders(kind, tmp_path):
+    torch = pytest.importorskip("torch", reason="needs torch, a reference only")
+    peft = pytest.importorskip("peft", reason="needs peft, a reference only")
+    transformers = pytest.importorskip("transformers", reason="needs transformers")
+    model, adapted, params, config = of_our_own(kind)
+    expected = np.asarray(logits_of(model, adapted))
+    save_folder(tmp_path / "base", model, params, config)
+    save_folder(tmp_path / "merged", model, adapters.merge(adapted), config)
+    save_adapter(tmp_path / "adapter", model, adapted, base=str(tmp_path / "base"))
+
+    def theirs(folder):
+        return transformers.AutoModelForCausalLM.from_pretrained(
+            folder, attn_implementation="eager", dtype=torch.float32
+        )
+
+    with_adapter = peft.PeftModel.from_pretrained(theirs(tmp_path / "base"), tmp_path / "adapter")
+    for network in (with_adapter, theirs(tmp_path / "merged")):
+        with torch.no_grad():
+            logits = network.eval()(input_ids=torch.tensor(TOKENS)).logits.numpy()
+        assert error_of(logits, expected) < TOLERANCE
+
+
+MODULE = "base_model.model.model.layers.0.self_attn.q_proj"
+EMPTY = np.zeros(0)
+
+
+@pytest.mark.parametrize(
+    "fields, tensors, message",
+    [
+        ({"peft_type": "IA3"}, {}, "peft_type 'IA3' is not supported; only LORA is"),
+        ({"use_dora": True}, {}, r"use_dora = True is not supported \(DoRA\)"),
+        ({"bias": "all"}, {}, "bias = 'all' is not supported"),
+        ({"init_lora_weights": "pissa"}, {}, "init_lora_weights = 'pissa' is not supported"),
+        ({"modules_to_save": ["lm_head"]}, {}, "modules_to_save = .* is not supported"),
+        ({"r": None}, {}, "r must be a number, got None"),
+        (
+            {},
+            {f"{MODULE}.lora_B.weight": EMPTY},
+            "needs matrices lora_A and lora_B of model.layers",
+        ),
+        ({}, {f"{MODULE}.lora_A.weight": np.ones((3, 16))}, "lora_A and lora_B of .* do not fit"),
+        ({}, {f"{MODULE}.lora_A.weight": np.ones((2, 9))}, "the adapter of another model, such as"),
+        ({}, {"base_model.model.x.lora_magnitude_vector": np.ones(3)}, "is no lora_A or lora_B of"),
+        (
+            {},
+            {f"base_model.model.head.lora_{x}.weight": np.ones((2, 2)) for x in "AB"},
+            "adapts head, which is no linear map of a llama model: is it the adapter of another",
+        ),
+    ],
+)
+def test_a_folder_of_peft_that_does_not_fit_is_one_line(fields, tensors, message, tmp_path):
+    model, params, _ = tiny.tiny(CONFIGS["llama"], VOCAB)
+    folder = write_reference("llama", tmp_path / "bad", tensors, **fields)
+    with pytest.raises(UserError, match=message):
+        load_adapter(folder, model, params)
+
+
+def test_what_cannot_be_saved_or_loaded_says_what_to_do(tmp_path):
+    model, adapted, params, config = of_our_own("llama")
+    with pytest.raises(UserError, match=r"would leave out the adapter of .* merge it first"):
+        save_folder(tmp_path / "model", model, adapted, config)
+    with pytest.raises(UserError, match="no adapter to save"):
+        save_adapter(tmp_path / "adapter", model, params)
+    members = jax.tree.map(lambda leaf: np.stack([leaf, leaf]), adapted)
+    with pytest.raises(UserError, match=r"one member, such as run.member"):
+        save_adapter(tmp_path / "adapter", model, members)
+    folder = write_reference("llama", tmp_path / "theirs")
+    with pytest.raises(UserError, match="has an adapter already: merge it before you load"):
+        load_adapter(folder, model, adapted)
+    with pytest.raises(UserError, match=r"not a model: load its base model \(llama\), then add"):
+        jaxformer.load(folder)
