@@ -15,7 +15,7 @@ import optax
 from jaxformer.core import optim
 from jaxformer.core.config_fields import construct, dtype_of, json_fields, parse_number, split_name
 from jaxformer.core.errors import UserError
-from jaxformer.core.partition import FROZEN, Partition
+from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.io.atomic_files import json_value
 from jaxformer.models.attention_paths import AttentionPathsSpec, attention_paths
@@ -191,10 +191,7 @@ def setup(config: Any, task: Task, model: Any, data: Data) -> Setup:
     train, labelling = settings(config), partition(config)
     devices = device_settings(config)
     tx = optimizer(config, labelling)
-    first = make_setup(task, model, labelling, tx, data, members(config), train, devices)
-    if not labelling.trained_labels:
-        raise UserError(f"nothing is trained: all rules of partition have the label {FROZEN!r}.")
-    return first
+    return make_setup(task, model, labelling, tx, data, members(config), train, devices)
 
 
 def phases(config: Any, first: Setup | None = None) -> list[Phase]:

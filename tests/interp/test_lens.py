@@ -8,6 +8,7 @@ import pytest
 from jaxformer import capture
 from jaxformer.core.errors import UserError
 from jaxformer.interp import lens, plots
+from jaxformer.models.attention_paths import attention_paths
 from jaxformer.models.encoder import encoder
 from jaxformer.models.pretrained import tiny
 from tests.interp.test_capture import DECODER, MODELS, TOKENS, params_of
@@ -100,6 +101,9 @@ def test_what_has_no_stream_is_refused():
         lens.attribution(model, params, TOKENS, metric=metric)
     with pytest.raises(UserError, match="has no block_0/attn/out/kernel"):
         lens.ov(model, params, 0, 0)
+    paths = attention_paths(width=4, heads=(2, 3))
+    with pytest.raises(UserError, match="has no heads that read and write one residual stream"):
+        lens.qk(paths, {}, 0, 0)
     with pytest.raises(UserError, match="heads 0 to 3, got 4"):
         lens.qk(LLAMA, WEIGHTS, 0, 4)
     with pytest.raises(UserError, match="0 <= earlier < later < 2, got 1 and 0"):

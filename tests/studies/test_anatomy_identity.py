@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import ml_collections
 import numpy as np
 import optax
 import pytest
@@ -86,6 +87,15 @@ def test_an_optimizer_of_optax_cannot_be_repeated_and_says_so(run, tmp_path):
     )
     with pytest.raises(UserError, match="the optimizer of the label 'train' is yours"):
         sources.of_run(tmp_path / "two")
+
+
+def test_data_of_the_user_cannot_be_repeated_and_says_so():
+    stored = {"task": {"name": "retrieval"}, "data": {"name": "Recorded"}}
+    with pytest.raises(UserError, match="the data of one are a Recorded of yours; in Python"):
+        subject.check_task_and_data(ml_collections.ConfigDict(stored), None, "one")
+    stored["data"] = {"name": "Source"}
+    with pytest.raises(UserError, match="or an older version wrote the run"):
+        subject.check_task_and_data(ml_collections.ConfigDict(stored), None, "one")
 
 
 def test_the_network_of_a_run_is_not_explained_on_an_edited_task(monkeypatch, tmp_path):
