@@ -243,7 +243,7 @@ def low_rank_update(
             its own precision.
     """
     a, b, scale = (jnp.asarray(module[leaf]) for leaf in LEAVES)
-    return product(product(x, a), b) * scale.astype(x.dtype)
+    return product(product(x, a) * scale.astype(x.dtype), b)  # r numbers a token are scaled, not m
 
 
 def check_merged(params: Params, kernels: str, doing: str) -> None:

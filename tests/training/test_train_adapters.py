@@ -91,6 +91,23 @@ def test_a_wrapped_module_trains_adapters():
     np.testing.assert_allclose(one, plain, atol=1e-6)
 
 
+@pytest.mark.slow  # compiles two runs
+def test_training_goes_on_with_adapters_that_are_there(tmp_path):
+    model, params, _ = tiny.tiny("llama", TASK.vocab_size)
+    added = adapters.add(params, Partition(ONLY_LORA).adapters(params), jax.random.key(0))
+    rules = ((".*/lora_[ab]", "train"), (".*", "frozen"))
+    start = from_params(model, added)
+    runs = [
+        jaxformer.train(TASK, start, rules, steps=2, learning_rate=1e-2, workdir=tmp_path, **QUICK)
+        for _ in range(2)
+    ]
+    one, again = (paths.flatten(run.params) for run in runs)
+    for path, leaf in paths.flatten(added).items():
+        is_equal = np.array_equal(one[path], leaf)
+        assert is_equal == (not path.endswith(("lora_a", "lora_b"))), path
+        np.testing.assert_array_equal(again[path], one[path])
+
+
 @pytest.mark.slow  # compiles two phases
 def test_a_later_phase_may_add_the_label():
     rules = ((".*norm/scale", "train"), (".*", "frozen"))
