@@ -8,8 +8,10 @@ from typing import Any
 
 from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.core.text_format import counted, duration
+from jaxformer.io.run_folder import config_hash
 from jaxformer.runtime.progress import Interrupt
 from jaxformer.studies.anatomy import examination, parts, sources, specimens
+from jaxformer.studies.anatomy.given_parts import GivenParts, given_parts
 from jaxformer.studies.anatomy.judge import MARGIN, SEEDS_AT_LOOK
 from jaxformer.studies.anatomy.report import Report
 from jaxformer.studies.anatomy.store import Store
@@ -34,6 +36,7 @@ def anatomy(
     *,
     methods: Sequence[str] = parts.METHODS,
     by_layer: bool = False,
+    named: GivenParts | None = None,
     seeds: int = SEEDS_AT_LOOK[-1],
     budget: float = BUDGET_SECONDS,
     margin: float = MARGIN,
@@ -65,6 +68,9 @@ def anatomy(
       model: the network; by default a decoder with the fields in `options`.
       methods: some of "frozen", "removed", "fixed mixing" and "only".
       by_layer: whether each block is also changed alone.
+      named: the parts as {name: pattern of modules}, for a network with other names than ours, such
+        as {"attention": "att_.*"}. Default: attention, MLP, norms, .. by the names of our modules,
+        and each other module alone.
       seeds: the largest number of seeds of a variant.
       budget: seconds of training.
       margin: the share of the lead over guessing that a network that is "no worse" may lose.
@@ -97,6 +103,7 @@ def anatomy(
         sources.subject_of(source, model, **options),
         methods=methods,
         by_layer=by_layer,
+        named=named,
         seeds=seeds,
         budget=budget,
         margin=margin,
@@ -113,6 +120,7 @@ def examine_training(
     *,
     methods: Sequence[str],
     by_layer: bool,
+    named: GivenParts | None = None,
     seeds: int,
     budget: float,
     margin: float,
@@ -127,7 +135,7 @@ def examine_training(
 
     Args:
       subject: task, network and settings.
-      methods, by_layer, seeds, budget, margin: as in `anatomy`.
+      methods, by_layer, named, seeds, budget, margin: as in `anatomy`.
       folder: the folder for the trained members; None saves nothing.
       write_line: prints a line.
       processes: trainings at once. More than one needs `make_subject`.
@@ -142,13 +150,17 @@ def examine_training(
     check_range("seeds", seeds, 1, 1000)
     if not 0 < margin < 1:
         raise UserError(f"margin must lie between 0 and 1, both excluded, got {margin:g}.")
-    network_parts = parts.parts_of(subject.network.shapes, by_layer)
+    shapes = subject.network.shapes
+    if named is None:
+        network_parts = parts.parts_of(shapes, by_layer)
+    else:
+        network_parts = given_parts(named, shapes)
     variants = [
         variant
         for variant in parts.variants_of(network_parts, methods, subject.mixing is not None)
         if variant.method == parts.FIXED_MIXING or is_change(subject.network, variant)
     ]
-    store = Store(folder and members_folder(folder, subject))
+    store = Store(folder and members_folder(folder, subject, named))
     study = Study(subject, variants, store, seeds, margin)
     write_line(plan_line(subject, study, budget))
     if seeds == 1:
@@ -252,9 +264,10 @@ def plan_line(subject: Subject, study: Study, budget: float) -> str:
     )
 
 
-def members_folder(folder: Path, subject: Subject) -> Path:
-    """Returns the folder of the trained members of a subject."""
-    return folder / f"members-{subject.hash[:12]}"
+def members_folder(folder: Path, subject: Subject, named: GivenParts | None = None) -> Path:
+    """Returns the folder of the trained members of a subject, whose files have names of parts."""
+    parts_hash = "" if named is None else f"-{config_hash(dict(named))[:12]}"
+    return folder / f"members-{subject.hash[:12]}{parts_hash}"
 
 
 def stop_line(study: Study, stopped: int, is_complete: bool, folder: Path | None) -> str:
