@@ -8,7 +8,7 @@ An edge joins a writer to a later reader.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -174,7 +174,7 @@ def graph_of(model: Any, params: Any, tokens_BxT: Any) -> Graph:
     heads, and "../mlp/output". Modules of your own get them from `tap`.
     """
     example = jnp.asarray(tokens_BxT)[:1]
-    known = {address: x.shape for address, x in shapes(model, params, example).items()}
+    known = _shapes(model, example.shape, example.dtype)
     start = next((address for address in INPUTS if address in known), None)
     branches = [address for address in known if BRANCH.fullmatch(address)]
     # The output of attention is no node of its own if its heads are nodes.
@@ -206,6 +206,13 @@ def graph_of(model: Any, params: Any, tokens_BxT: Any) -> Graph:
         stages.append(Stage(address, n_units, reads, n_sources))
     stages.append(Stage("", 0, ((LOGITS, 1),), len(branches) + 1))
     return Graph(start, tuple(stages))
+
+
+@lru_cache(maxsize=32)
+def _shapes(model: Any, shape: tuple[int, ...], dtype: Any) -> dict[str, tuple[int, ...]]:
+    """Returns {address: shape}, traced once for all prompts of a shape."""
+    found = shapes(model, None, jax.ShapeDtypeStruct(shape, dtype))
+    return {address: x.shape for address, x in found.items()}
 
 
 def _depends(model, params, example, known, earlier: str, later: str) -> bool:

@@ -1,0 +1,262 @@
+"""What parts do together: groups of heads and MLPs that are removed at once.
+
+Each of two heads that do the same thing can go, so the effects of single heads say that neither
+matters. Only their joint removal shows what they are worth:
+
+    wiring = circuits.Wiring(model, params, clean, corrupted, answers, ablation="mean")
+    for joint in groups.joint_effects(wiring):
+        print(joint)                           together, and the sum of single effects
+    groups.spare(wiring, heads).sentence       "Any three of the four heads of block 1 can go; .."
+
+A part is removed by cutting all edges that leave it, so every ablation of `circuits` applies:
+resample, mean or zero. All intervals are over prompts of one network.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxformer.core.errors import UserError, check_range, did_you_mean
+from jaxformer.interp.circuits.measured import Wiring
+from jaxformer.stats.differences import LEVEL, mean_and_sem, quantile
+
+# Of what all parts together are worth: a smaller effect does not count as a loss.
+MARGIN = 0.05
+BUDGET = 500  # runs of the network for one group
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+class Interval(NamedTuple):
+    """A mean over prompts with the half width of its interval."""
+
+    mean: float
+    half_width: float
+
+    def __str__(self) -> str:
+        digits = max(2 - int(np.floor(np.log10(max(abs(self.mean), 1e-3)))) - 1, 0)
+        return f"{self.mean:.{digits}f} ± {self.half_width:.{digits}f}"
+
+
+class Joint(NamedTuple):
+    """The effect of removing a group at once, beside those of its parts.
+
+    Attributes:
+        name: the name of the group.
+        parts: its parts.
+        together: what the score loses without all of them.
+        singles: the sum of what it loses without each of them alone.
+        surplus: together - singles, of each prompt. Above 0 the parts replace each other
+            (redundancy); below 0 they are needed for one thing, which is lost without any of them.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    together: Interval
+    singles: Interval
+    surplus: Interval
+
+    def __str__(self) -> str:
+        return f"{self.name}: together {self.together}, one by one {self.singles} in sum"
+
+
+class Spare(NamedTuple):
+    """How many parts of a group can go at once.
+
+    Attributes:
+        name: the name of the group.
+        parts: its parts.
+        spare: the largest number such that any so many parts can go; None if undecided.
+        is_exact: whether all choices were tried, or only those of a greedy search.
+        together: what the score loses without all of them.
+        sentence: the finding in words, "" if undecided.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    spare: int | None
+    is_exact: bool
+    together: Interval
+    sentence: str
+
+
+def default_groups(wiring: Wiring) -> dict[str, tuple[str, ...]]:
+    """Returns the heads of each block, all heads, all MLPs, and each whole block, by name."""
+    parts = wiring.graph.sources[1:]
+    heads = [part for part in parts if "/head_" in part]
+    groups: dict[str, list[str]] = {}
+    for part in parts:
+        found = re.match(r"(?:.*/)?block_(\d+)/", part)
+        if found is None:
+            continue
+        if part in heads:
+            groups.setdefault(f"the heads of block {found[1]}", []).append(part)
+        groups.setdefault(f"block {found[1]}", []).append(part)
+    groups["all heads"] = heads
+    groups["all MLPs"] = [part for part in parts if part not in heads and "mlp" in part]
+    return {name: tuple(members) for name, members in groups.items() if len(members) > 1}
+
+
+def joint_effects(
+    wiring: Wiring, groups: Mapping[str, Sequence[str]] | None = None
+) -> tuple[Joint, ...]:
+    """Measures groups of parts, by default those of `default_groups`.
+
+    Costs one run of the network for each group and for each part.
+    """
+    groups = default_groups(wiring) if groups is None else groups
+    checked = {name: _parts(wiring, name, members) for name, members in groups.items()}
+    singles = sorted({part for members in checked.values() for part in members})
+    losses_CxB = _losses(wiring, [*checked.values(), *((part,) for part in singles)])
+    alone = dict(zip(singles, losses_CxB[len(checked) :], strict=True))
+    joints = []
+    for (name, members), together_B in zip(checked.items(), losses_CxB, strict=False):
+        sum_B = np.sum([alone[part] for part in members], 0)
+        joints.append(
+            Joint(
+                *(name, members, _interval(together_B), _interval(sum_B)),
+                _interval(together_B - sum_B),
+            )
+        )
+    return tuple(joints)
+
+
+def spare(
+    wiring: Wiring,
+    parts: Sequence[str],
+    *,
+    name: str = "the group",
+    margin: float = MARGIN,
+    budget: int = BUDGET,
+) -> Spare:
+    """Finds how many parts of a group can go at once, whichever they are.
+
+    A choice can go if the interval of its loss lies below the margin, and cannot if it lies above.
+    All choices are tried while the budget lasts: a group of n parts has 2^n. Beyond it the parts
+    leave greedily, the least missed first, which finds some that can go but not that any can.
+
+    Args:
+        wiring: the network, the prompts and the ablation.
+        parts: two or more parts, such as "block_1/attn/head_0".
+        name: of the group, in the sentence.
+        margin: the loss that does not count, as a share of what all edges add to the score.
+        budget: the largest number of runs.
+    """
+    check_range("budget", budget, 1)
+    check_range("margin", margin, 0, 1)
+    parts = _parts(wiring, name, parts)
+    border = margin * abs(float((wiring.whole_B - wiring.nothing_B).mean()))
+    sizes = range(1, len(parts) + 1)
+    is_exact = 2 ** len(parts) - 1 <= budget
+    choices = (
+        {size: [*combinations(parts, size)] for size in sizes}
+        if is_exact
+        else _greedy(wiring, parts, budget)
+    )
+    # The largest of several numbers is reported, so each has its share of the error.
+    level = 1 - (1 - LEVEL) / len(choices)
+    losses = {
+        size: [_interval(loss_B, level) for loss_B in _losses(wiring, members)]
+        for size, members in choices.items()
+    }
+    together = _interval(_losses(wiring, [parts])[0])
+    can_go = 0
+    for size, found in losses.items():
+        if not all(loss.mean + loss.half_width < border for loss in found):
+            break
+        can_go = size
+    is_lost = {
+        size: all(loss.mean - loss.half_width > border for loss in found)
+        for size, found in losses.items()
+    }
+    worst = {size: max(found) for size, found in losses.items()}
+    is_decided = can_go == len(parts) or (
+        can_go + 1 in worst and worst[can_go + 1].mean - worst[can_go + 1].half_width > border
+    )
+    if not is_decided:
+        return Spare(name, parts, None, is_exact, together, "")
+    sentence = _sentence(name, len(parts), can_go, is_exact, is_lost, together, wiring.ablation)
+    return Spare(name, parts, can_go, is_exact, together, sentence)
+
+
+def _sentence(
+    name: str,
+    n_parts: int,
+    can_go: int,
+    is_exact: bool,
+    is_lost: Mapping[int, bool],
+    together: Interval,
+    ablation: str,
+) -> str:
+    """Returns what the numbers say about a group."""
+    how = {"resample": "resampled", "mean": "replaced by their means", "zero": "set to zero"}
+    lost = f"without all {_number(n_parts)} ({how[ablation]}) the score falls by {together}"
+    if can_go == n_parts:
+        return f"All {_number(n_parts)} of {name} can go together."
+    which = "Any" if is_exact else "The least missed"
+    if can_go == 0:
+        word = "Each" if is_lost.get(1) else "At least one"
+        return f"{word} of {name} is needed; {lost}."
+    if can_go == n_parts - 1:
+        rest = "any one of them suffices" if is_exact else "not all of them"
+        return f"{which} {_number(can_go)} of {name} can go, {rest}; {lost}."
+    return f"{which} {_number(can_go)} of {name} can go, but no more; {lost}."
+
+
+def _number(n: int) -> str:
+    return NUMBERS[n] if n < len(NUMBERS) else str(n)
+
+
+def _greedy(wiring: Wiring, parts: Sequence[str], budget: int) -> dict[int, list[tuple[str, ...]]]:
+    """Returns for each number of parts the choice that a greedy search removes."""
+    removed: tuple[str, ...] = ()
+    choices: dict[int, list[tuple[str, ...]]] = {}
+    runs = 0
+    while len(removed) < len(parts):
+        rest = [part for part in parts if part not in removed]
+        runs += len(rest)
+        if runs > budget:
+            break
+        losses_CxB = _losses(wiring, [(*removed, part) for part in rest])
+        removed = (*removed, rest[int(losses_CxB.mean(1).argmin())])
+        choices[len(removed)] = [removed]
+    if not choices:
+        raise UserError(
+            f"a budget of {budget} runs is too small for {len(parts)} parts: give at least "
+            f"{len(parts)}."
+        )
+    return choices
+
+
+def _losses(wiring: Wiring, removed: Iterable[Sequence[str]]) -> np.ndarray:
+    """Returns what the score loses without each of some groups, (C, B)."""
+    edges = wiring.graph.edges
+    chosen = [[edge.source not in set(parts) for edge in edges] for parts in removed]
+    return wiring.whole_B - wiring.scores(np.array(chosen))
+
+
+def _parts(wiring: Wiring, name: str, parts: Sequence[str]) -> tuple[str, ...]:
+    """Returns the parts of a group after a check of their names."""
+    known = wiring.graph.sources[1:]
+    if isinstance(parts, str):
+        raise UserError(f"{name} must be a sequence of parts, got the string {parts!r}.")
+    for part in parts:
+        if part not in known:
+            raise UserError(
+                f"the network has no part {part!r}.{did_you_mean(part, known)} Its parts look "
+                f"like: {', '.join(known[:2])}."
+            )
+    if twice := sorted({part for part in parts if list(parts).count(part) > 1}):
+        raise UserError(f"{name} has {twice[0]} twice: name each part once.")
+    if len(parts) < 2:
+        raise UserError(f"{name} needs two parts or more, got {len(parts)}: no head is left.")
+    return tuple(parts)
+
+
+def _interval(loss_B: np.ndarray, level: float = LEVEL) -> Interval:
+    mean, sem = mean_and_sem([float(x) for x in loss_B])
+    if len(loss_B) < 2:
+        raise UserError("an interval over prompts needs two pairs of prompts or more, got one.")
+    return Interval(mean, quantile(len(loss_B) - 1, level) * sem)

@@ -1,0 +1,135 @@
+"""Parts that are removed together: redundancy, joint need, and the sentences about them."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxformer.core.errors import UserError
+from jaxformer.interp import circuits, groups, known
+from jaxformer.interp.known.builder import HIDDEN, VOCAB, Builder
+from tests.interp.test_circuits import wiring_of
+
+WORDS = {2: "two", 3: "three", 4: "four"}
+TWINS = ["block_0/attn/head_0", "block_0/attn/head_3"]
+
+
+def planted(random, n_heads, needed):
+    """A network in which `n_heads` heads copy the previous token and `needed` of them suffice."""
+    builder = Builder()
+    heads = sorted(random.permutation(4)[:n_heads].tolist())
+    for head in heads:
+        builder.previous(0, head, "before")
+    gate, threshold, out = (np.zeros(n) for n in ((VOCAB, HIDDEN), (1, HIDDEN), (HIDDEN, VOCAB)))
+    for token in range(VOCAB):
+        pair = [2 * token, 2 * token + 1]
+        gate[token, pair] = 8
+        threshold[0, pair] = 4 - 8 * needed, 3 - 8 * needed
+        out[pair, token] = 1, -1
+    linear = {"one": np.ones((1, HIDDEN))}
+    builder.mlp(1, {"before": gate, "one": threshold}, linear, {"answer": out})
+    model, params = builder.finish()
+    clean = random.integers(0, VOCAB, (12, 8))
+    corrupted = (clean + random.integers(1, VOCAB, (12, 8))) % VOCAB
+    right, wrong = (np.repeat(x[:, -2:-1], 4, 1) for x in (clean, corrupted))
+    answers = known.network("twins").answers  # they are scored at the last position only
+    answers = answers._replace(target_BxK=jnp.array(right), against_BxK=jnp.array(wrong))
+    wiring = circuits.Wiring(model, params, clean, corrupted, answers, ablation="zero")
+    return wiring, [f"block_0/attn/head_{head}" for head in heads]
+
+
+@pytest.mark.parametrize("n_networks", [8, pytest.param(100, marks=pytest.mark.slow)])
+def test_sentences_about_redundant_heads_are_right_in_all_planted_networks(n_networks):
+    random = np.random.default_rng(0)
+    for _ in range(n_networks):
+        n_heads = int(random.integers(2, 5))
+        needed = int(random.integers(1, n_heads + 1))
+        wiring, heads = planted(random, n_heads, needed)
+        found = groups.spare(wiring, heads, name="the heads of block 0")
+        assert found.spare == n_heads - needed and found.is_exact
+        lost = f"without all {WORDS[n_heads]} (set to zero) the score falls by 4.0 ± 0.0"
+        number = "one" if n_heads - needed == 1 else WORDS.get(n_heads - needed)
+        if needed == n_heads:
+            expected = f"Each of the heads of block 0 is needed; {lost}."
+        elif needed == 1:
+            expected = (
+                f"Any {number} of the heads of block 0 can go, any one of them suffices; {lost}."
+            )
+        else:
+            expected = f"Any {number} of the heads of block 0 can go, but no more; {lost}."
+        assert found.sentence == expected
+        (joint,) = groups.joint_effects(wiring, {"heads": heads})
+        singles = n_heads if needed == n_heads else 0
+        assert joint.surplus.mean == pytest.approx(4 * (1 - singles), abs=1e-4)
+
+
+def test_heads_that_do_nothing_can_all_go():
+    idle = ["block_0/attn/head_1", "block_1/attn/head_2", "block_0/mlp"]
+    found = groups.spare(wiring_of("twins", "zero"), idle, name="the idle parts")
+    assert found.sentence == "All three of the idle parts can go together."
+
+
+def test_resampled_twins_are_both_needed_because_the_mlp_cannot_tell_which_is_right():
+    found = groups.spare(wiring_of("twins"), TWINS, name="the twins")
+    assert found.spare == 0 and "(resampled)" in found.sentence
+
+
+def test_groups_of_a_network_and_their_sums():
+    joints = {joint.name: joint for joint in groups.joint_effects(wiring_of("twins", "mean"))}
+    assert list(joints) == [
+        *("the heads of block 0", "block 0", "the heads of block 1", "block 1"),
+        *("all heads", "all MLPs"),
+    ]
+    heads = joints["the heads of block 0"]
+    assert heads.singles.mean == 0 and heads.together.mean > 3
+    assert heads.surplus.mean - heads.surplus.half_width > 3  # they replace each other
+    assert str(heads).startswith("the heads of block 0: together ")
+    # Cutting both of what cancels costs nothing: the sum of single effects exaggerates.
+    pair = {"pair": ["block_0/attn/head_1", "block_0/attn/head_2"]}
+    (cancelling,) = groups.joint_effects(wiring_of("cancel", "zero"), pair)
+    assert cancelling.together.mean == pytest.approx(0, abs=1e-5)
+
+
+def test_a_small_budget_searches_greedily_and_says_so():
+    heads = [f"block_0/attn/head_{i}" for i in range(4)]
+    wiring = wiring_of("twins", "zero")
+    found = groups.spare(wiring, heads, name="the heads of block 0", budget=10)
+    assert not found.is_exact and found.spare == 3
+    assert found.sentence.startswith("The least missed three of the heads of block 0 can go")
+    assert groups.spare(wiring, heads, budget=15).is_exact
+
+
+def test_prompts_that_disagree_decide_nothing():
+    random = np.random.default_rng(1)
+
+    class Prompts:
+        """Heads whose removal costs .1 of the score on average, with a wide spread."""
+
+        whole_B, nothing_B, ablation = np.full(6, 1.0), np.zeros(6), "mean"
+        graph = wiring_of("twins").graph
+        noise_B = random.normal(size=6) * 0.3
+
+        def scores(self, chosen_CxE):
+            return 0.9 + self.noise_B[None].repeat(len(chosen_CxE), 0)
+
+    found = groups.spare(Prompts(), TWINS, name="the twins")
+    assert found.spare is None and found.sentence == ""
+
+
+def test_bad_groups_are_one_line():
+    wiring = wiring_of("twins", "zero")
+    for problem, parts in (
+        ("has block_0/attn/head_0 twice", [TWINS[0], TWINS[0]]),
+        ("needs two parts or more, got 1: no head is left", TWINS[:1]),
+        ("needs two parts or more, got 0: no head is left", []),
+        (
+            "no part 'block_0/attn/head_9'.* Did you mean 'block_0/attn/head_",
+            ["block_0/attn/head_9"],
+        ),
+        ("must be a sequence of parts", "block_0/mlp"),
+    ):
+        with pytest.raises(UserError, match=problem):
+            groups.joint_effects(wiring, {"twins": parts})
+    with pytest.raises(UserError, match="budget must be at least 1"):
+        groups.spare(wiring, TWINS, budget=0)
+    with pytest.raises(UserError, match="a budget of 1 runs is too small for 2 parts"):
+        groups.spare(wiring, TWINS, budget=1)
