@@ -31,6 +31,7 @@ from jaxformer.tasks.source import Data, make_source
 from jaxformer.tasks.task import Task
 from jaxformer.training.arguments import (
     TrainOptions,
+    check_callbacks,
     check_data,
     check_devices,
     check_fits,
@@ -41,6 +42,7 @@ from jaxformer.training.arguments import (
     unfreeze_rules,
     warn_of_unnamed,
 )
+from jaxformer.training.callbacks import Callback
 from jaxformer.training.cost.memory import state_bytes
 from jaxformer.training.population import Population
 from jaxformer.training.run import train_phases
@@ -69,6 +71,7 @@ def train(
     data: Data | DataSettings | None = None,
     workdir: str | Path | None = None,
     devices: DeviceSettings | None = None,
+    callbacks: Sequence[Callback] = (),
     progress: bool = True,
     **settings: Unpack[TrainOptions],
 ) -> Run:
@@ -117,6 +120,10 @@ def train(
         is refused if the code of your task or module has been edited since. Default: nothing is
         saved.
       devices: sizes of the mesh axes. Default: the batch is split over all devices.
+      callbacks: called between steps, such as `Every(100, function)` of
+        `jaxformer.training.callbacks`, whose function gets (state, step) and ends the run by
+        returning True. The parameters are in `state.trainable` and `state.frozen`, with an axis of
+        members. Default ().
       progress: print the parameters with their labels, and a progress line. Default True.
       **settings: fields of `TrainSettings` (log_every=10, eval_every=steps/10, members="map",
         target, patience, probes, signal, throughput, loss_chunk, accumulate) and of `OptimSettings`
@@ -135,6 +142,7 @@ def train(
     check_fits(task, model)
     check_devices(devices)
     check_data(data)
+    check_callbacks(callbacks)
     source = None
     with names_of_python():
         if data is None:
@@ -167,7 +175,14 @@ def train(
     with opened as folder:
         if progress:
             print(label_table(phases[0].setup.partition, phases[0].setup.shapes()))
-        trained = train_phases(phases, prepared.settings, folder, progress=progress, drawn=drawn)
+        trained = train_phases(
+            phases,
+            prepared.settings,
+            folder,
+            callbacks=callbacks,
+            progress=progress,
+            drawn=drawn,
+        )
         code = trained.exit_code()
         if code > SIGNALS and not in_notebook():  # a script must not go on to its next call
             raise KeyboardInterrupt if code == SIGNALS + signal.SIGINT else SystemExit(code)

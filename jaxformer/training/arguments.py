@@ -15,6 +15,7 @@ from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.models.model import check_model
 from jaxformer.tasks.task import Task
+from jaxformer.training.callbacks import Callback
 from jaxformer.training.population import Population, population, population_of_seeds
 from jaxformer.training.user_optimizer import UserOptimizer, user_optimizers
 
@@ -95,6 +96,18 @@ def check_data(data: Any) -> None:
             f"data must be DataSettings(..) of jaxformer.core.settings, or have "
             f"{', '.join(DATA_MEMBERS)}; got {data!r:.100} without {', '.join(missing)}."
         )
+
+
+def check_callbacks(callbacks: Any) -> None:
+    """Raises UserError unless this is a sequence of callbacks; a plain function is none."""
+    given = callbacks if isinstance(callbacks, Sequence) else (callbacks,)
+    if wrong := [x for x in given if not isinstance(x, Callback)]:
+        raise UserError(
+            "callbacks must be a sequence of jaxformer.training.callbacks.Callback, such as "
+            f"[Every(100, function)]; got {type(wrong[0]).__name__}."
+        )
+    if not isinstance(callbacks, Sequence):
+        raise UserError("callbacks must be a sequence of callbacks, as in [Every(100, function)].")
 
 
 def unfreeze_rules(unfreeze: Iterable[tuple[int, Any]]) -> list[tuple[int, Partition]]:

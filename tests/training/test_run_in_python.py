@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from dataclasses import fields
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -13,11 +13,12 @@ from jaxformer.core.settings import DataSettings, OptimSettings, TrainSettings
 from jaxformer.models.decoder import decoder
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.training.arguments import SEPARATE_ARGUMENTS, TrainOptions, names_of_python
+from jaxformer.training.callbacks import Every
 from jaxformer.training.metrics import Mean
 
 TASK = Retrieval(max_pairs=3, vocab=16)
 MODEL = decoder(**TASK.sizes, width=8, layers=1, heads=1, mlp_width=8)
-SHORT = {"steps": 2, "batch_size": 8, "progress": False, "data": DataSettings(split="hash")}
+SHORT: Any = {"steps": 2, "batch_size": 8, "progress": False, "data": DataSettings(split="hash")}
 
 
 def test_the_types_of_the_settings_are_those_of_their_fields():
@@ -99,3 +100,23 @@ def test_a_type_checker_finds_misspelt_settings(options, line, n_errors, tmp_pat
         [*command, str(tmp_path / "script.py")], capture_output=True, text=True, check=False
     )
     assert f"{n_errors} error" in checked.stdout, checked.stdout
+
+
+def test_callbacks_see_the_state_and_can_end_the_run(capsys):
+    seen = []
+
+    def look(state, step):
+        seen.append((step, state.trainable["embed"]["embedding"].shape))
+        return step >= 4
+
+    options = SHORT | {"steps": 8, "log_every": 2, "seeds": 2}
+    jaxformer.train(TASK, MODEL, callbacks=[Every(2, look)], **options)
+    assert [step for step, _ in seen] == [2, 4] and seen[0][1] == (2, 16, 8)
+
+
+@pytest.mark.parametrize("callbacks", [print, [print], Every(2, print)])
+def test_a_plain_function_is_no_callback(callbacks):
+    with pytest.raises(
+        UserError, match=r"callbacks must be a sequence of .*Every\(100, function\)"
+    ):
+        jaxformer.train(TASK, MODEL, callbacks=callbacks, **SHORT)
