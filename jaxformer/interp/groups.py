@@ -1,4 +1,4 @@
-"""What parts do together: groups of heads and MLPs that are removed at once.
+"""Groups of heads and MLPs that are removed at once: the work that parts do together.
 
 Each of two heads that do the same thing can go, so the effects of single heads say that neither
 matters. Only their joint removal shows what they are worth:
@@ -6,7 +6,7 @@ matters. Only their joint removal shows what they are worth:
     wiring = circuits.Wiring(model, params, clean, corrupted, answers, ablation="mean")
     for joint in groups.joint_effects(wiring):
         print(joint)                           together, and the sum of single effects
-    groups.spare(wiring, heads).sentence       "Any three of the four heads of block 1 can go; .."
+    groups.spare(wiring, heads).sentence       "Any three of .. can go, but not all four; .."
 
 A part is removed by cutting all edges that leave it, so every ablation of `circuits` applies:
 resample, mean or zero. All intervals are over prompts of one network.
@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxformer.core.errors import UserError, check_range, did_you_mean
+from jaxformer.core.text_format import with_error
 from jaxformer.interp.circuits.measured import Wiring
 from jaxformer.stats.differences import LEVEL, mean_and_sem, quantile
 
@@ -36,8 +37,7 @@ class Interval(NamedTuple):
     half_width: float
 
     def __str__(self) -> str:
-        digits = max(2 - int(np.floor(np.log10(max(abs(self.mean), 1e-3)))) - 1, 0)
-        return f"{self.mean:.{digits}f} ± {self.half_width:.{digits}f}"
+        return with_error(self.mean, self.half_width if self.half_width > 0 else None)
 
 
 class Joint(NamedTuple):
@@ -63,7 +63,7 @@ class Joint(NamedTuple):
 
 
 class Spare(NamedTuple):
-    """How many parts of a group can go at once.
+    """The number of parts of a group that can go at once.
 
     Attributes:
         name: the name of the group.
@@ -192,16 +192,17 @@ def _sentence(
 ) -> str:
     """Returns what the numbers say about a group."""
     how = {"resample": "resampled", "mean": "replaced by their means", "zero": "set to zero"}
-    lost = f"without all {_number(n_parts)} ({how[ablation]}) the score falls by {together}"
+    everything = "both" if n_parts == 2 else f"all {_number(n_parts)}"
+    lost = f"without {everything} ({how[ablation]}) the score falls by {together}"
     if can_go == n_parts:
-        return f"All {_number(n_parts)} of {name} can go together."
+        return f"{everything.capitalize()} of {name} can go together."
     which = "Any" if is_exact else "The least missed"
     if can_go == 0:
         word = "Each" if is_lost.get(1) else "At least one"
         return f"{word} of {name} is needed; {lost}."
     if can_go == n_parts - 1:
-        rest = "any one of them suffices" if is_exact else "not all of them"
-        return f"{which} {_number(can_go)} of {name} can go, {rest}; {lost}."
+        first = "Either" if is_exact and n_parts == 2 else f"{which} {_number(can_go)}"
+        return f"{first} of {name} can go, but not {everything}; {lost}."
     return f"{which} {_number(can_go)} of {name} can go, but no more; {lost}."
 
 

@@ -9,7 +9,7 @@ from jaxformer.interp import circuits, groups, known
 from jaxformer.interp.known.builder import HIDDEN, VOCAB, Builder
 from tests.interp.test_circuits import wiring_of
 
-WORDS = {2: "two", 3: "three", 4: "four"}
+WORDS = {1: "one", 2: "two", 3: "three", 4: "four"}
 TWINS = ["block_0/attn/head_0", "block_0/attn/head_3"]
 
 
@@ -46,17 +46,19 @@ def test_sentences_about_redundant_heads_are_right_in_all_planted_networks(n_net
         wiring, heads = planted(random, n_heads, needed)
         found = groups.spare(wiring, heads, name="the heads of block 0")
         assert found.spare == n_heads - needed and found.is_exact
-        lost = f"without all {WORDS[n_heads]} (set to zero) the score falls by 4.0 ± 0.0"
-        number = "one" if n_heads - needed == 1 else WORDS.get(n_heads - needed)
+        everything = "both" if n_heads == 2 else f"all {WORDS[n_heads]}"
+        lost = f"without {everything} (set to zero) the score falls by {found.together}"
+        number = WORDS[n_heads - needed] if needed < n_heads else ""
+        heads_of = "of the heads of block 0"
         if needed == n_heads:
-            expected = f"Each of the heads of block 0 is needed; {lost}."
+            expected = f"Each {heads_of} is needed; {lost}."
         elif needed == 1:
-            expected = (
-                f"Any {number} of the heads of block 0 can go, any one of them suffices; {lost}."
-            )
+            first = "Either" if n_heads == 2 else f"Any {number}"
+            expected = f"{first} {heads_of} can go, but not {everything}; {lost}."
         else:
-            expected = f"Any {number} of the heads of block 0 can go, but no more; {lost}."
+            expected = f"Any {number} {heads_of} can go, but no more; {lost}."
         assert found.sentence == expected
+        assert found.together.mean == pytest.approx(4, abs=1e-4)
         (joint,) = groups.joint_effects(wiring, {"heads": heads})
         singles = n_heads if needed == n_heads else 0
         assert joint.surplus.mean == pytest.approx(4 * (1 - singles), abs=1e-4)

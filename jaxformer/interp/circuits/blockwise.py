@@ -120,15 +120,11 @@ class Blockwise:
         slope_BxSxTxN = jnp.zeros_like(delta_BxSxTxN)
         slopes_BxRxS = np.zeros(shape, np.float32)
         for stage, rows, columns in reversed([*self._stages()]):
-            arguments = self._arguments(stage, 1)
-            of_delta, of_mask = _backward(
+            slope_BxSxTxN, of_mask = _backward(
                 *self._static(stage),
-                arguments,
-                delta_BxSxTxN,
-                mask_BxRxS[:, rows],
-                slope_BxSxTxN[:, columns] if stage.writes else None,
+                *(self._arguments(stage, 1), delta_BxSxTxN, mask_BxRxS[:, rows]),
+                *(slope_BxSxTxN, columns.start),
             )
-            slope_BxSxTxN = _add(slope_BxSxTxN, of_delta)
             slopes_BxRxS[:, rows] = np.asarray(of_mask)
         return np.moveaxis(slopes_BxRxS, 0, -1)
 
@@ -197,14 +193,9 @@ def _base(model, params, tokens_BxT, states_BxTxN, values):
     return states, kept.get(BETWEEN)
 
 
-@partial(jax.jit, donate_argnums=0, static_argnames=("start",))
-def _place(delta_BxSxTxN, new_BxSxTxN, start):
-    return jax.lax.dynamic_update_slice(delta_BxSxTxN, new_BxSxTxN, (0, start, 0, 0))
-
-
 @partial(jax.jit, donate_argnums=0)
-def _add(total, new):
-    return total + new
+def _place(delta_BxSxTxN, new_BxSxTxN, start):
+    return jax.lax.dynamic_update_slice_in_dim(delta_BxSxTxN, new_BxSxTxN, start, axis=1)
 
 
 @partial(jax.jit, static_argnames=("model", "writes", "reads", "metric"))
@@ -212,15 +203,25 @@ def _run_stage(model, writes, reads, metric, arguments, delta_BxSxTxN, mask_BxRx
     return _stage(model, writes, reads, metric, arguments, delta_BxSxTxN, mask_BxRxS)
 
 
-@partial(jax.jit, static_argnames=("model", "writes", "reads", "metric"))
-def _backward(model, writes, reads, metric, arguments, delta_BxSxTxN, mask_BxRxS, slope):
-    """Returns the gradients with respect to the sources and to the mask.
+# The slopes of all sources are one large array: donated, it is updated in place.
+@partial(
+    jax.jit, static_argnames=("model", "writes", "reads", "metric"), donate_argnames="slope_BxSxTxN"
+)
+def _backward(
+    model, writes, reads, metric, arguments, delta_BxSxTxN, mask_BxRxS, slope_BxSxTxN, start
+):
+    """Returns the slopes of all sources with those through this stage, and those of its mask.
 
-    `slope` is that of what the stage writes; None stands for the sum of the metric.
+    `start` is the first source that the stage writes.
     """
     stage = partial(_stage, model, writes, reads, metric, arguments)
     output, backward = jax.vjp(stage, delta_BxSxTxN, mask_BxRxS)
-    return backward(jnp.ones_like(output) if slope is None else slope)
+    of_output = jnp.ones_like(output)
+    if writes:
+        n_units = output.shape[1]
+        of_output = jax.lax.dynamic_slice_in_dim(slope_BxSxTxN, start, n_units, axis=1)
+    of_delta, of_mask = backward(of_output)
+    return slope_BxSxTxN + of_delta, of_mask
 
 
 def _stage(model, writes, reads, metric, arguments, delta_BxSxTxN, mask_BxRxS):
