@@ -1,4 +1,4 @@
-"""Draws docs/calibration.png: the confirmation against the runs in which claims were explored.
+"""Draws pictures/calibration.png: the confirmation against the runs in which claims were explored.
 
     python docs/calibration.py
 
@@ -25,7 +25,7 @@ from jaxformer.runtime.command_line import Parser, command
 from jaxformer.stats.differences import Number, difference
 
 ROOT = Path(__file__).parents[1]
-FIGURE = ROOT / "docs/calibration.png"
+FIGURE = ROOT / "docs/pictures/calibration.png"
 
 
 class Calibration(NamedTuple):

@@ -100,6 +100,7 @@ BELOW = {
         "notes/chance_levels",
         "notes/rank_collapse",
         "notes/positions",
+        "notes/speed",
         "notes/early_attention",
         "notes/overlap_exponent",
     ],

@@ -13,7 +13,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DataSettings
 from jaxformer.models.decoder import decoder
 from jaxformer.models.pretrained import tiny
-from jaxformer.models.pretrained_init import from_params
+from jaxformer.models.pretrained_init import from_params, loaded
 from jaxformer.tasks.retrieval import Retrieval
 
 TASK = Retrieval(max_pairs=2, vocab=8)
@@ -83,6 +83,11 @@ def test_a_published_model_starts_a_config(published):
     config.model.source = str(published / "no")
     with pytest.raises(UserError):
         build.phases(config)
+
+
+def test_a_window_longer_than_the_published_model_is_a_one_line_error(published):
+    with pytest.raises(UserError, match=r"takes \d+ tokens, task\.window is 10,000\.$"):
+        loaded(source=str(published), vocab_size=66, length=10_000)
 
 
 @pytest.mark.slow  # compiles a training run
