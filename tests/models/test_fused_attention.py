@@ -74,7 +74,7 @@ def test_a_mask_needs_no_kernel(monkeypatch):
 
 @pytest.mark.parametrize("mask", ["causal", "window", "padding"])
 def test_long_texts_take_some_queries_at_a_time(mask, monkeypatch):
-    """Of 100 tokens, 16 queries at a time: the last part is not full. Heads share keys."""
+    """The last part of 100 tokens is not full with 16 queries at a time. Heads share keys."""
     monkeypatch.setattr(module, "QUERIES", 16)
     monkeypatch.setattr(module, "LONG", 32)
     length, readout = 100, jax.random.normal(jax.random.key(1), (2, 100, 2, 8))
