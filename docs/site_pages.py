@@ -93,6 +93,7 @@ CONTENTS = {
 BELOW = {
     "tutorial": [f"notebooks/{name}" for name in NOTEBOOKS],
     "adding": ["architecture"],
+    "models": ["circuits"],
     "signal": ["sde", "mixit", "associations", "attention_paths"],
     **{f"papers/{key}": [f"results/{key}"] for key in PAPERS},
     "verdicts": ["ladders", "stats", "flags", "derivations", "coverage"],
@@ -103,6 +104,7 @@ BELOW = {
         "notes/speed",
         "notes/early_attention",
         "notes/overlap_exponent",
+        "notes/speed",
     ],
     "reference/commands": [
         "reference/configs",
