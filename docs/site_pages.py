@@ -81,6 +81,7 @@ CONTENTS = {
         "devices",
         "data",
         "models",
+        "circuits",
         "laboratory",
         "adding",
     ],
