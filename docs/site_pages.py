@@ -82,6 +82,7 @@ CONTENTS = {
         "devices",
         "data",
         "models",
+        "circuits",
         "laboratory",
         "adding",
     ],
