@@ -82,7 +82,6 @@ CONTENTS = {
         "devices",
         "data",
         "models",
-        "circuits",
         "laboratory",
         "adding",
     ],
@@ -105,7 +104,6 @@ BELOW = {
         "notes/speed",
         "notes/early_attention",
         "notes/overlap_exponent",
-        "notes/speed",
     ],
     "reference/commands": [
         "reference/configs",

@@ -22,8 +22,8 @@ Prepare the text with the tokenizer of the model:
 Frozen parameters do not change at all and have neither gradients nor optimizer state. An adapter
 wants a higher rate: add --config.optim.learning_rate=1e-3. The logits are computed for a few
 positions at a time, so a large vocabulary needs little memory. `jaxformer.load(WORKDIR)` returns
-the trained model. The time of the small scale is that of a model with 135 million parameters. No
-paper has these runs.
+the trained model. The time of the small scale is that of a model with 135 million parameters.
+These runs are in no paper.
 """
 
 from configs import common

@@ -181,7 +181,7 @@ CASES = [
     (PATHS, "Figure 3c, e", "3e: head score", (0.4,), (-0.1,)),
     (PATHS, "Beside Figure 3f, the Markov task", "head (2)2", (0.4, 0.0), (0.0, 0.4)),
     # The theory of another width.
-    (PATHS, "Figure 2c, bottom", "denoising,denoising is", (7.3, 6.85), (7.3, 2.18)),
+    (PATHS, "Figure 2c, bottom", "denoising,denoising of", (7.3, 6.85), (7.3, 2.18)),
     (PATHS, "Figure 2c, bottom", "N = 1000: the entry of good", (1.27,), (12.0,)),
     (PATHS, "Figure 2e, every noise", "noise 2: N = 10 beats the GP", (0.02,), (-0.01,)),
     (PATHS, "Figure 2e, every noise", "the gain over the good path alone", (0.3,), (-0.1,)),

@@ -204,7 +204,8 @@ def test_rules_reject_known_wrong_alternatives():
 
 def test_a_sampled_entry_is_compared_with_the_theory_of_its_width():
     (item,) = (x for x in PAPERS["attention_paths"].items if x.name == "Figure 2c, bottom")
-    rule = item.checks["N = 10: the sampled entry good,good is the theory's within .6"]
+    text = "entry good,good of the first data set is that of its samples, within .6"
+    rule = item.checks[f"N = 10: the theory's {text}"]
 
     def verdict(theory):
         sides = {"sampled": Number(12.4, 0.03, 12_000), "U": Number(theory)}
