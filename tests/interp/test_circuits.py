@@ -326,7 +326,15 @@ def test_a_nan_in_an_edge_names_the_edge():
 
 
 # Bias terms, learned positions; groups of heads; a parallel block; and blocks with a scaled branch.
-@pytest.mark.parametrize("name", ["gpt2", "llama", "gpt_neox", "decoder"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("gpt2", marks=pytest.mark.slow),
+        "llama",
+        pytest.param("gpt_neox", marks=pytest.mark.slow),
+        "decoder",
+    ],
+)
 def test_blocks_one_by_one_equal_the_whole_network(name):
     wiring = random_wiring(name, "zero")
     assert type(wiring.network).__name__ == "Blockwise"
