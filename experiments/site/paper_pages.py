@@ -69,14 +69,14 @@ def paper_page(paper: Paper, rows: Sequence[Row], records: Sequence[Record], tre
     judged = [row for row in rows if row.verdict != DEFINITION]
     claims = [row for row in judged if row.item.is_distinct]
     others = [row for row in judged if not row.item.is_distinct]
-    lines += [*table(HEADS, [_cells(row, trends) for row in claims]), ""]
+    lines += [*_table(claims, trends), ""]
     if paper.key in PICTURES:
         file, caption = PICTURES[paper.key]
         lines += [f"![{caption}](../pictures/{file})", "", f"{caption}.", ""]
     lines += _folded("The words below", WORDS.splitlines())
     if others:
         lines += ["**Beside the claims**: questions of our own, and rows that are not counted.", ""]
-        lines += [*table(HEADS, [_cells(row, trends) for row in others]), ""]
+        lines += [*_table(others, trends), ""]
     listed: dict[str, str] = {}  # command -> the row that prints it
     sections = [_section(row, listed) for row in judged]
     if listed:
@@ -87,6 +87,13 @@ def paper_page(paper: Paper, rows: Sequence[Row], records: Sequence[Record], tre
             lines += [*_section(row, listed), ""]
     lines += records_section(records, "Records")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _table(rows: Sequence[Row], trends: Trends) -> list[str]:
+    """Returns the table of some rows, without the columns in which all of them have a dash."""
+    body = [_cells(row, trends) for row in rows]
+    shown = [i for i in range(len(HEADS)) if any(cells[i] != "-" for cells in body) or not body]
+    return table([HEADS[i] for i in shown], [[cells[i] for i in shown] for cells in body])
 
 
 def _cells(row: Row, trends: Trends) -> list[str]:

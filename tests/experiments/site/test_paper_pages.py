@@ -8,16 +8,20 @@ from experiments.ledger.ledger import ledger
 from experiments.papers import PAPERS
 from experiments.papers.ladders import LADDERS
 from experiments.site import paper_pages
-from experiments.site.paper_pages import HEADS, Trend, paper_page
+from experiments.site.paper_pages import Trend, paper_page
 from tests.experiments import made_up
 
 MOST_WORDS = 120  # before the table
 
 
-def table_rows(page: str) -> list[list[str]]:
-    """The cells of the first table of a page."""
-    lines = page.split("\n\n| claim |")[1].split("\n\n")[0].splitlines()[2:]
-    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+def table_rows(page: str) -> list[dict[str, str]]:
+    """The rows of the first table of a page, by the heads of their columns."""
+    lines = page.split("\n\n| claim |")[1].split("\n\n")[0].splitlines()
+    heads, _, *body = [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        for line in (f"| claim |{lines[0]}", *lines[1:])
+    ]
+    return [dict(zip(heads, cells, strict=True)) for cells in body]
 
 
 def test_few_words_stand_before_the_table():
@@ -29,14 +33,13 @@ def test_few_words_stand_before_the_table():
 
 def test_a_row_has_the_papers_number_ours_and_the_verdict(rows):
     page = paper_page(made_up.PAPER, rows, [], {})
-    cells = {
-        row[0].split("]")[0][1:]: dict(zip(HEADS, row, strict=True)) for row in table_rows(page)
-    }
+    cells = {row["claim"].split("]")[0][1:]: row for row in table_rows(page)}
     assert cells["Table 1"]["verdict"].startswith("**held**")
     published = [row["paper"] for row in cells.values() if row["paper"] != "-"]
     assert published, "the made-up paper prints numbers"
     for name in cells:
         assert f"\n## {name}\n" in page
+    assert "with size" not in cells["Table 1"], "a column of dashes is left out"
 
 
 def test_rules_and_checks_are_folded(rows):
@@ -49,7 +52,7 @@ def test_rules_and_checks_are_folded(rows):
 def test_a_ladder_stands_in_the_row_that_it_follows(rows):
     trends = {("made_up", "Table 1"): [Trend("n: stays below 0.05", "2 of 4 sizes")]}
     (cells, *_) = table_rows(paper_page(made_up.PAPER, rows, [], trends))
-    assert cells[-1] == "[n: stays below 0.05](../ladders.md): 2 of 4 sizes"
+    assert cells["with size"] == "[n: stays below 0.05](../ladders.md): 2 of 4 sizes"
 
 
 def test_every_ladder_follows_a_row_that_exists(tmp_path):
