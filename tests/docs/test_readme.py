@@ -32,6 +32,12 @@ def test_the_readme_is_short_and_begins_with_a_command():
     assert TEXT.count("\n![") == 1 + 5
 
 
+def test_the_readme_names_the_commands_that_a_newcomer_needs():
+    for goal in ("demo", "test"):
+        assert f"make {goal}" in TEXT
+        assert f"\n{goal}:" in (ROOT / "Makefile").read_text()
+
+
 def test_the_clone_url_of_pyproject_is_shown():
     assert "Clone this repository" in markdown.clone_line('[tool.jaxformer]\nclone_url = ""')
     line = markdown.clone_line('[tool.jaxformer]\nclone_url = "https://x.example/j"')

@@ -28,6 +28,8 @@ from jaxformer.models.model import take_positions
 
 Metric = Callable[[jax.Array, Answers], jax.Array]
 Values = dict[str, jax.Array]
+Static = tuple[Any, Graph, Metric]  # the model, its graph, the metric
+Arrays = tuple[Any, jax.Array, Values, Answers]  # parameters, tokens, other values, answers
 
 
 @partial(jax.jit, static_argnames=("model", "graph"))
@@ -63,49 +65,32 @@ class Whole:
 
     def scores(self, masks_CxRxS: np.ndarray) -> np.ndarray:
         """Returns the metric (C, B) under each mask; all cases run together."""
-        return np.asarray(_scores(*self.static, *self.arrays, masks_CxRxS))
+        return np.asarray(_scores(self.static, self.arrays, masks_CxRxS))
 
     def slopes(self, level: float) -> np.ndarray:
         """Returns d metric / d mask, (R, S, B), if all edges have the number `level`."""
-        return np.asarray(_slopes(*self.static, *self.arrays, jnp.float32(level)))
+        return np.asarray(_slopes(self.static, self.arrays, jnp.float32(level)))
 
 
-@partial(jax.jit, static_argnames=("model", "graph", "metric"))
-def _scores(
-    model: Any,
-    graph: Graph,
-    metric: Metric,
-    params: Any,
-    tokens_BxT: jax.Array,
-    others: Values,
-    answers: Answers,
-    masks_CxRxS: jax.Array,
-) -> jax.Array:
+@partial(jax.jit, static_argnums=0)
+def _scores(static: Static, arrays: Arrays, masks_CxRxS: jax.Array) -> jax.Array:
     """Returns the metric (C, B) under each of the masks, which run together."""
 
     def score(mask_RxS: jax.Array) -> jax.Array:
         mask_RxSx1 = mask_RxS[..., None]
-        return masked(model, graph, metric, params, tokens_BxT, others, answers, mask_RxSx1)
+        return masked(*static, *arrays, mask_RxSx1)
 
     return jax.vmap(score)(masks_CxRxS)
 
 
-@partial(jax.jit, static_argnames=("model", "graph", "metric"))
-def _slopes(
-    model: Any,
-    graph: Graph,
-    metric: Metric,
-    params: Any,
-    tokens_BxT: jax.Array,
-    others: Values,
-    answers: Answers,
-    level: jax.Array,
-) -> jax.Array:
+@partial(jax.jit, static_argnums=0)
+def _slopes(static: Static, arrays: Arrays, level: jax.Array) -> jax.Array:
     """Returns d metric / d mask of each prompt, (R, S, B), if all edges have the number `level`."""
+    (_, graph, _), (_, tokens_BxT, *_) = static, arrays
     shape = len(graph.readers), len(graph.sources), len(tokens_BxT)
 
     def total(mask_RxSxB: jax.Array) -> jax.Array:
-        return masked(model, graph, metric, params, tokens_BxT, others, answers, mask_RxSxB).sum()
+        return masked(*static, *arrays, mask_RxSxB).sum()
 
     return jax.grad(total)(jnp.full(shape, level))
 
