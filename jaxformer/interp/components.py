@@ -101,7 +101,11 @@ class Measured:
 
     def scores(self, run: Pass) -> np.ndarray:
         """Returns the scores (B,) of a pass without replacements."""
-        return np.asarray(self._read(run.states[-1], run, 0))[0]
+        return self.scores_of_states(run.states[-1])[0]
+
+    def scores_of_states(self, last_RxTxN: jax.Array) -> np.ndarray:
+        """Returns the scores (C, B) if these states of whole prompts leave the last block."""
+        return np.asarray(self._read(last_RxTxN, self.clean, 0))
 
     def mean_ablation(self) -> np.ndarray:
         """Returns scores of clean prompts with the mean of a component over all prompts.
@@ -110,7 +114,9 @@ class Measured:
         """
 
         def means(clean: Values, corrupted: Values) -> Values:
-            return {name: _mean(clean[name], corrupted[name], self.real_BxT) for name in clean}
+            return {
+                name: mean_of_prompts(clean[name], corrupted[name], self.real_BxT) for name in clean
+            }
 
         return self._scores_with(self.clean, means, self.first_difference_of_all)
 
@@ -224,7 +230,7 @@ def component_names(block: int, n_heads: int, has_mlp: bool = True) -> list[str]
     return [f"block_{block}/attn", mlp, *heads]
 
 
-def _mean(clean: jax.Array, corrupted: jax.Array, real_BxT: jax.Array) -> jax.Array:
+def mean_of_prompts(clean: jax.Array, corrupted: jax.Array, real_BxT: jax.Array) -> jax.Array:
     """Returns the mean over all prompts that have a token at each position, as (B, T, ..)."""
     weight = jnp.expand_dims(real_BxT.astype(clean.dtype), range(2, clean.ndim))
     total = ((clean + corrupted) * weight).sum(0, keepdims=True)

@@ -4,10 +4,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxformer import capture
 from jaxformer.core.errors import UserError
 from jaxformer.interp import circuits, groups, known
+from jaxformer.interp.answers import score
+from jaxformer.interp.components import Measured
 from jaxformer.interp.known.builder import HIDDEN, VOCAB, Builder
-from tests.interp.test_circuits import wiring_of
+from jaxformer.interp.removal import Removal
+from tests.interp.test_capture import MODELS, OTHERS, TOKENS, params_of
+from tests.interp.test_circuits import ANSWERS, wiring_of
 
 WORDS = {1: "one", 2: "two", 3: "three", 4: "four"}
 TWINS = ["block_0/attn/head_0", "block_0/attn/head_3"]
@@ -107,11 +112,11 @@ def test_prompts_that_disagree_decide_nothing():
         """Heads whose removal costs .1 of the score on average, with a wide spread."""
 
         whole_B, nothing_B, ablation = np.full(6, 1.0), np.zeros(6), "mean"
-        graph = wiring_of("twins").graph
+        parts = wiring_of("twins").parts
         noise_B = random.normal(size=6) * 0.3
 
-        def scores(self, chosen_CxE):
-            return 0.9 + self.noise_B[None].repeat(len(chosen_CxE), 0)
+        def without(self, groups):
+            return 0.9 + self.noise_B[None].repeat(len(groups), 0)
 
     found = groups.spare(Prompts(), TWINS, name="the twins")
     assert found.spare is None and found.sentence == ""
@@ -135,3 +140,32 @@ def test_bad_groups_are_one_line():
         groups.spare(wiring, TWINS, budget=0)
     with pytest.raises(UserError, match="a budget of 1 runs is too small for 2 parts"):
         groups.spare(wiring, TWINS, budget=1)
+
+
+@pytest.mark.parametrize("ablation", ["mean", "resample", "zero"])
+def test_removing_components_is_cutting_all_edges_that_leave_them(ablation):
+    wiring = wiring_of("twins", ablation)
+    network = known.network("twins")
+    measured = Measured(*network[:5])
+    removal = Removal(measured, ablation)
+    assert sorted(removal.parts) == sorted(wiring.parts)
+    chosen = [TWINS, TWINS[:1], ["block_1/mlp", "block_0/mlp"], ["block_1/attn/head_2"], []]
+    np.testing.assert_allclose(removal.without(chosen), wiring.without(chosen), atol=1e-4)
+    np.testing.assert_allclose(removal.nothing_B, wiring.nothing_B, atol=1e-4)
+    np.testing.assert_allclose(removal.whole_B, wiring.whole_B, atol=1e-4)
+    # A part in one group changes no other group.
+    np.testing.assert_array_equal(removal.without(chosen)[-1], removal.whole_B)
+
+
+def test_a_trained_decoder_loses_what_an_intervention_takes_away():
+    model, params = MODELS["decoder"], params_of("decoder")
+    measured = Measured(model, params, np.asarray(TOKENS), np.asarray(OTHERS), ANSWERS)
+    parts = ["block_0/attn/head_1", "block_1/mlp"]
+    found = Removal(measured, "zero").without([parts])[0]
+    heads = capture.capture(model, params, TOKENS, names=["block_0/attn/heads"])
+    cut = heads["block_0/attn/heads"].at[:, :, 1].set(0)
+    logits = capture.intervene(
+        model, params, TOKENS, {"block_0/attn/heads": cut, "block_1/mlp/output": 0}
+    )
+    rows = np.arange(len(TOKENS))[:, None]
+    np.testing.assert_allclose(found, score(logits[rows, ANSWERS.position_BxK], ANSWERS), atol=1e-5)
