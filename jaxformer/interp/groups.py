@@ -27,6 +27,7 @@ from jaxformer.stats.differences import LEVEL, mean_and_sem, quantile
 # Of what all parts together are worth: a smaller effect does not count as a loss.
 MARGIN = 0.05
 BUDGET = 500  # runs of the network for one group
+ALL_HEADS = "the heads of all blocks"
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -84,16 +85,39 @@ class Spare(NamedTuple):
         parts: its parts.
         spare: the largest number such that any so many parts can go; None if undecided.
         is_exact: whether all choices were tried, or only those of a greedy search.
+        is_each_needed: whether the score falls without any single one of them.
         together: what the score loses without all of them.
-        sentence: the finding in words, "" if undecided.
+        ablation: how parts were removed.
     """
 
     name: str
     parts: tuple[str, ...]
     spare: int | None
     is_exact: bool
+    is_each_needed: bool
     together: Interval
-    sentence: str
+    ablation: str
+
+    @property
+    def sentence(self) -> str:
+        """The finding in words, "" if undecided."""
+        if self.spare is None:
+            return ""
+        name, n_parts = self.name, len(self.parts)
+        how = {"resample": "resampled", "mean": "replaced by their means", "zero": "set to zero"}
+        everything = "both" if n_parts == 2 else f"all {_number(n_parts)}"
+        if self.spare == n_parts:
+            return f"{everything.capitalize()} of {name} can go together."
+        lost = f"without {everything} ({how[self.ablation]}) the score falls by {self.together}"
+        which = "Any" if self.is_exact else "The least missed"
+        if self.spare == 0:
+            word = "Each" if self.is_each_needed else "At least one"
+            return f"{word} of {name} is needed; {lost}."
+        number = _number(self.spare)
+        if self.spare == n_parts - 1:
+            first = "Either" if self.is_exact and n_parts == 2 else f"{which} {number}"
+            return f"{first} of {name} can go, but not {everything}; {lost}."
+        return f"{which} {number} of {name} can go, but no more; {lost}."
 
 
 def default_groups(network: Removes) -> dict[str, tuple[str, ...]]:
@@ -108,7 +132,7 @@ def default_groups(network: Removes) -> dict[str, tuple[str, ...]]:
         if part in heads:
             groups.setdefault(f"the heads of block {found[1]}", []).append(part)
         groups.setdefault(f"block {found[1]}", []).append(part)
-    groups["all heads"] = heads
+    groups[ALL_HEADS] = heads
     groups["all MLPs"] = [part for part in parts if part not in heads and "mlp" in part]
     return {name: tuple(members) for name, members in groups.items() if len(members) > 1}
 
@@ -126,20 +150,30 @@ def joint_effects(
     Costs one run of the network for each group and for each part.
     """
     groups = default_groups(network) if groups is None else groups
+    return tuple(
+        Joint(
+            *(name, tuple(groups[name]), _interval(together_B), _interval(sum_B)),
+            _interval(together_B - sum_B),
+        )
+        for name, (together_B, sum_B) in losses(network, groups).items()
+    )
+
+
+def losses(
+    network: Removes, groups: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Returns {group: (what each prompt loses without it, the sum of the losses without one part)}.
+
+    Costs one run of the network for each group and for each part.
+    """
     checked = {name: _parts(network, name, members) for name, members in groups.items()}
     singles = sorted({part for members in checked.values() for part in members})
     losses_CxB = _losses(network, [*checked.values(), *((part,) for part in singles)])
     alone = dict(zip(singles, losses_CxB[len(checked) :], strict=True))
-    joints = []
-    for (name, members), together_B in zip(checked.items(), losses_CxB, strict=False):
-        sum_B = np.sum([alone[part] for part in members], 0)
-        joints.append(
-            Joint(
-                *(name, members, _interval(together_B), _interval(sum_B)),
-                _interval(together_B - sum_B),
-            )
-        )
-    return tuple(joints)
+    return {
+        name: (together_B, np.sum([alone[part] for part in members], 0))
+        for (name, members), together_B in zip(checked.items(), losses_CxB, strict=False)
+    }
 
 
 def spare(
@@ -180,54 +214,26 @@ def spare(
     # The largest of several numbers is reported, so each has its share of the error.
     level = 1 - (1 - level) / len(choices)
     every = [choice for members in choices.values() for choice in members]
-    found_losses = iter(_losses(network, every))
-    losses = {
-        size: [_interval(next(found_losses), level) for _ in members]
+    losses_of = iter(_losses(network, every))
+    found = {
+        size: [_interval(next(losses_of), level) for _ in members]
         for size, members in choices.items()
     }
     together = _interval(_losses(network, [parts])[0])
     can_go = 0
-    for size, found in losses.items():
-        if not all(loss.mean + loss.half_width < border for loss in found):
+    for size, losses_of_size in found.items():
+        if not all(loss.mean + loss.half_width < border for loss in losses_of_size):
             break
         can_go = size
-    is_lost = {
-        size: all(loss.mean - loss.half_width > border for loss in found)
-        for size, found in losses.items()
-    }
-    worst = {size: max(found) for size, found in losses.items()}
+    is_each_needed = all(loss.mean - loss.half_width > border for loss in found[1])
+    worst = {size: max(losses_of_size) for size, losses_of_size in found.items()}
     is_decided = can_go == len(parts) or (
         can_go + 1 in worst and worst[can_go + 1].mean - worst[can_go + 1].half_width > border
     )
-    if not is_decided:
-        return Spare(name, parts, None, is_exact, together, "")
-    sentence = _sentence(name, len(parts), can_go, is_exact, is_lost, together, network.ablation)
-    return Spare(name, parts, can_go, is_exact, together, sentence)
-
-
-def _sentence(
-    name: str,
-    n_parts: int,
-    can_go: int,
-    is_exact: bool,
-    is_lost: Mapping[int, bool],
-    together: Interval,
-    ablation: str,
-) -> str:
-    """Returns what the numbers say about a group."""
-    how = {"resample": "resampled", "mean": "replaced by their means", "zero": "set to zero"}
-    everything = "both" if n_parts == 2 else f"all {_number(n_parts)}"
-    lost = f"without {everything} ({how[ablation]}) the score falls by {together}"
-    if can_go == n_parts:
-        return f"{everything.capitalize()} of {name} can go together."
-    which = "Any" if is_exact else "The least missed"
-    if can_go == 0:
-        word = "Each" if is_lost.get(1) else "At least one"
-        return f"{word} of {name} is needed; {lost}."
-    if can_go == n_parts - 1:
-        first = "Either" if is_exact and n_parts == 2 else f"{which} {_number(can_go)}"
-        return f"{first} of {name} can go, but not {everything}; {lost}."
-    return f"{which} {_number(can_go)} of {name} can go, but no more; {lost}."
+    return Spare(
+        *(name, parts, can_go if is_decided else None, is_exact, is_each_needed, together),
+        network.ablation,
+    )
 
 
 def _number(n: int) -> str:

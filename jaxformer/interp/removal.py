@@ -12,7 +12,7 @@ which is its MLP.
 """
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -62,9 +62,9 @@ class Removal:
             )
         ]
         self.whole_B = measured.scores(measured.clean)
+        self.nothing_B = self._without_everything()
 
-    @cached_property
-    def nothing_B(self) -> np.ndarray:
+    def _without_everything(self) -> np.ndarray:
         clean, corrupted = self.measured.clean, self.measured.corrupted
         start = self._replacement(clean.states[0], corrupted.states[0])
         n_units = self.measured.heads_CxH.shape[1] + 1
@@ -80,7 +80,7 @@ class Removal:
                 block, switches_U = self.switches[part]
                 mask_LxU[block] |= switches_U
         # Blocks before the first change compute nothing new, so cases are run in the order of it.
-        first_C = np.where(masks_CxLxU.any(2).any(1), masks_CxLxU.any(2).argmax(1), 0)
+        first_C = masks_CxLxU.max(2).argmax(1)  # 0 for a group without parts
         order_C = np.argsort(first_C, kind="stable")
         at_once = int(np.clip(MAX_TOKENS // self.measured.clean.tokens_BxT.size, 1, MAX_CASES))
         scores_CxB = np.zeros((len(groups), len(self.whole_B)), np.float32)

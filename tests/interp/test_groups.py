@@ -18,8 +18,8 @@ WORDS = {1: "one", 2: "two", 3: "three", 4: "four"}
 TWINS = ["block_0/attn/head_0", "block_0/attn/head_3"]
 
 
-def planted(random, n_heads, needed):
-    """A network in which `n_heads` heads copy the previous token and `needed` of them suffice."""
+def planted_network(random, n_heads, needed):
+    """A network in which some heads copy the previous token and `needed` of them suffice."""
     builder = Builder()
     heads = sorted(random.permutation(4)[:n_heads].tolist())
     for head in heads:
@@ -38,8 +38,8 @@ def planted(random, n_heads, needed):
     right, wrong = (np.repeat(x[:, -2:-1], 4, 1) for x in (clean, corrupted))
     answers = known.network("twins").answers  # they are scored at the last position only
     answers = answers._replace(target_BxK=jnp.array(right), against_BxK=jnp.array(wrong))
-    wiring = circuits.Wiring(model, params, clean, corrupted, answers, ablation="zero")
-    return wiring, [f"block_0/attn/head_{head}" for head in heads]
+    network = model, params, clean, corrupted, answers
+    return network, [f"block_0/attn/head_{head}" for head in heads]
 
 
 @pytest.mark.parametrize("n_networks", [8, pytest.param(100, marks=pytest.mark.slow)])
@@ -48,7 +48,8 @@ def test_sentences_about_redundant_heads_are_right_in_all_planted_networks(n_net
     for _ in range(n_networks):
         n_heads = int(random.integers(2, 5))
         needed = int(random.integers(1, n_heads + 1))
-        wiring, heads = planted(random, n_heads, needed)
+        network, heads = planted_network(random, n_heads, needed)
+        wiring = circuits.Wiring(*network, ablation="zero")
         found = groups.spare(wiring, heads, name="the heads of block 0")
         assert found.spare == n_heads - needed and found.is_exact
         everything = "both" if n_heads == 2 else f"all {WORDS[n_heads]}"
@@ -84,7 +85,7 @@ def test_groups_of_a_network_and_their_sums():
     joints = {joint.name: joint for joint in groups.joint_effects(wiring_of("twins", "mean"))}
     assert list(joints) == [
         *("the heads of block 0", "block 0", "the heads of block 1", "block 1"),
-        *("all heads", "all MLPs"),
+        *("the heads of all blocks", "all MLPs"),
     ]
     heads = joints["the heads of block 0"]
     assert heads.singles.mean == 0 and heads.together.mean > 3

@@ -10,7 +10,8 @@ study       the next members to train within a budget, where a member is a varia
 workers     trainings in several processes; an executor may train elsewhere, such as on a cluster
 judge       decides each comparison by `jaxformer.stats`; `sentences` states the decided ones
 examination `jaxformer.examine`: what each part of a trained network does. `specimens` is its door,
-            where a network and its `pairs` of prompts meet; `inside` measures each effect,
+            where a network and its `pairs` of prompts meet; `inside` measures each effect with the
+            errors of `effects`, `together` measures groups of parts,
             `layer_facts` describes the blocks, and `components` decides the effects
 page        the HTML page (`page_inside`); `drawing` draws the network
 report      the object that `jaxformer.anatomy` returns; `content` is what it is about, and

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from jaxformer.stats.differences import LEVEL
 from jaxformer.stats.multiplicity import benjamini_hochberg
-from jaxformer.studies.anatomy.inside import Effect, Inside
+from jaxformer.studies.anatomy.effects import Effect
+from jaxformer.studies.anatomy.inside import Inside
 
 # Sentences state effects of these methods only. The most direct method is first.
 STATED = ("mean ablation", "resampling", "patching", "direct")

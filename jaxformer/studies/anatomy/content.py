@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from jaxformer.studies.anatomy import components, sentences
+from jaxformer.studies.anatomy import components, sentences, together
 from jaxformer.studies.anatomy.components import DecidedEffect
-from jaxformer.studies.anatomy.inside import Effect, Inside
+from jaxformer.studies.anatomy.effects import Effect
+from jaxformer.studies.anatomy.inside import Inside
 from jaxformer.studies.anatomy.judge import Table
 from jaxformer.studies.anatomy.sentences import Sentence
 
@@ -53,18 +54,27 @@ class Content:
         if self.inside is None:
             return []
         p_values = [row.p for row in self.training.rows] if self.training else []
-        return components.decide(self.inside.effects, p_values)
+        return components.decide([*self.inside.effects, *self.inside.groups], p_values)
 
     @cached_property
     def effect_sentences(self) -> list[tuple[str, Effect]]:
         """Sentences about components, with the effects that they state."""
         return [] if self.inside is None else components.sentences(self.inside, self.effects)
 
+    @cached_property
+    def group_sentences(self) -> list[str]:
+        """Sentences about parts that replace each other or do one thing."""
+        if self.inside is None:
+            return []
+        decided = [row.effect for row in self.effects if row.is_decided]
+        unit = "nats" if "nats" in self.inside.unit else ""
+        return together.sentences(decided, self.inside.spares, self.inside.smallest, unit)
+
     @property
     def sentences(self) -> list[str]:
         """A sentence for each decided comparison, the largest losses first."""
         texts = [sentence.text for sentence in self.decided]
-        return texts + [text for text, _ in self.effect_sentences]
+        return [*texts, *(text for text, _ in self.effect_sentences), *self.group_sentences]
 
     @cached_property
     def effect_table(self) -> list[dict[str, Any]]:

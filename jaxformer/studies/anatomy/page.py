@@ -20,6 +20,7 @@ MAX_CURVES = 7  # the number of colours in the style sheet
 BAR_WIDTH = 220  # pixels
 TRAINED = "Trained with one part changed: test score ± standard error"
 CHANGED = "Changed after training, one part at a time: mean ± 95 % interval"
+TOGETHER = "Several parts removed at once after training: mean ± 95 % interval"
 VIEW_NAMES = {ONLY: "only it trained"}
 
 
@@ -66,10 +67,14 @@ def _first_screen(report: Content) -> str:
         f'<li class="{sentence.outcome.replace(" ", "-")}">{escape(sentence.text)}</li>'
         for sentence in report.decided
     )
-    effects = "".join(f"<li>{escape(text)}</li>" for text, _ in report.effect_sentences)
-    if not items + effects:
+    texts = [text for text, _ in report.effect_sentences]
+    effects, groups = (
+        "".join(f"<li>{escape(text)}</li>" for text in part)
+        for part in (texts, report.group_sentences)
+    )
+    if not items + effects + groups:
         items = "<li>Nothing is decided yet: more seeds or prompts are needed.</li>"
-    sentences = _list(TRAINED, items) + _list(CHANGED, effects)
+    sentences = _list(TRAINED, items) + _list(CHANGED, effects) + _list(TOGETHER, groups)
     if report.training is not None and report.training.rows:
         picture = network(report.training, int(report.settings.get("layers", 1)))
         return f'<div class="first"><div>{picture}</div><div>{sentences}</div></div>'

@@ -7,10 +7,12 @@ import jax
 
 from jaxformer import build, loading
 from jaxformer.core.errors import UserError
+from jaxformer.interp import known
 from jaxformer.models.pretrained import text
 from jaxformer.studies.anatomy import sources
 from jaxformer.studies.anatomy.pairs import (
     PromptPairs,
+    pairs_of_answers,
     pairs_of_examples,
     pairs_of_task,
     read_pairs,
@@ -41,6 +43,8 @@ def specimen_of(source: Any, params: Any = None, prompts: Prompts | None = None)
     if isinstance(source, str | Path):
         if params is not None:
             raise UserError(f"{source} has its own parameters: leave params out.")
+        if str(source).startswith(known.PREFIX):
+            return of_known(str(source), prompts)
         folder = Path(source)
         is_run = (folder / "config.json").is_file() and not loading.is_published(source)
         return of_run(folder, prompts) if is_run else of_published(str(source), prompts)
@@ -51,6 +55,14 @@ def specimen_of(source: Any, params: Any = None, prompts: Prompts | None = None)
         )
     name = type(source).__name__
     return Specimen(name, source, params, _pairs(prompts, name))
+
+
+def of_known(name: str, prompts: Prompts | None) -> Specimen:
+    """The specimen of a network of hand-set weights, such as "known:copy", on its own prompts."""
+    network = known.network(name)
+    pairs = pairs_of_answers(network.clean, network.corrupted, network.answers)
+    pairs = pairs if prompts is None else _pairs(prompts, name)
+    return Specimen(name, network.model, network.params, pairs)
 
 
 def of_published(name: str, prompts: Prompts | None) -> Specimen:
