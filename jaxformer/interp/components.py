@@ -2,6 +2,7 @@
 
     measured = Measured(model, params, clean, corrupted, answers)
     measured.mean_ablation()     clean prompts with the component's mean over all prompts
+    measured.zero_ablation()     clean prompts with zeros in place of the component
     measured.resampling()        clean prompts with the component's value in the corrupted prompt
     measured.patching()          corrupted prompts with the component's value in the clean prompt
     measured.path_patching()     as patching, but later components keep their corrupted values
@@ -119,6 +120,14 @@ class Measured:
             }
 
         return self._scores_with(self.clean, means, self.first_difference_of_all)
+
+    def zero_ablation(self) -> np.ndarray:
+        """Returns scores of clean prompts with zeros in place of a component."""
+
+        def zeros(clean: Values, corrupted: Values) -> Values:
+            return {name: jnp.zeros_like(value) for name, value in clean.items()}
+
+        return self._scores_with(self.clean, zeros, 0)
 
     def resampling(self) -> np.ndarray:
         """Returns scores of clean prompts with a component's value in the corrupted prompt."""

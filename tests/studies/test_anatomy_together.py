@@ -1,19 +1,29 @@
 """Sentences about several parts: redundancy, joint need, and how sure they are."""
 
+import json
+
+import jax
 import numpy as np
 import pytest
 
 import jaxformer
+from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.interp import groups, known
 from jaxformer.interp.components import Measured
 from jaxformer.interp.removal import Removal
-from jaxformer.studies.anatomy import together
-from jaxformer.studies.anatomy.effects import interval
-from jaxformer.studies.anatomy.inside import measure
+from jaxformer.models.decoder import decoder
+from jaxformer.studies.anatomy import components, judge, together
+from jaxformer.studies.anatomy.effects import Effect, interval
+from jaxformer.studies.anatomy.inside import Inside, measure
+from jaxformer.studies.anatomy.labels import head_labels
 from jaxformer.studies.anatomy.pairs import pairs_of_answers
+from jaxformer.studies.anatomy.parts import FROZEN, REMOVED, Variant
+from jaxformer.studies.anatomy.report import Report
 from tests.interp.test_groups import planted_network
+from tests.studies.test_anatomy_judge import cells_of
 
+SIZES = {"vocab_size": 12, "length": 12, "width": 16, "layers": 1, "heads": 1, "mlp_width": 1}
 METHODS = ("mean ablation", "patching")
 
 
@@ -117,3 +127,106 @@ def test_effects_of_blocks_are_those_of_all_networks_and_heads_those_of_the_firs
 def test_an_unknown_network_is_one_line():
     with pytest.raises(UserError, match="known network"):
         jaxformer.examine("known:coppy", progress=False)
+
+
+def test_heads_are_named_for_what_they_attend_to():
+    network = known.network("induction")
+    labels = head_labels(network.model, network.params, network.clean)
+    assert {head: label for head, (label, _) in labels.items()} == {
+        "block_0/attn/head_2": "previous token",
+        "block_1/attn/head_1": "induction",
+    }
+    assert min(share for _, share in labels.values()) > 0.6
+    report = jaxformer.examine("known:induction", progress=False)
+    assert any(text.startswith("Head 1 of block 1 (induction: ") for text in report.sentences)
+
+
+def test_a_head_that_looks_at_a_fixed_distance_is_no_induction_head():
+    """Its attention to the earlier copy comes from the distance at which the copy stands."""
+    model = decoder(
+        **SIZES, use_norm=False, use_mlp=False, positions="none", learned_positions=True
+    )
+    params = jax.jit(model.init)(jax.random.key(0), np.zeros((1, 12), int))["params"]
+    flat = paths.flatten(params)
+    place = np.eye(12)
+    flat["embed/embedding"] = np.zeros((12, 16))
+    flat["positions/embedding"] = np.pad(place, ((0, 0), (0, 4)))
+    flat["block_0/attn/key/kernel"] = 40 * np.eye(16)
+    for distance, label in ((5, "5 tokens back"), (1, "previous token"), (6, None)):
+        shift = np.eye(16, k=-distance)
+        labels = head_labels(
+            model,
+            paths.unflatten(flat | {"block_0/attn/query/kernel": shift}),
+            np.arange(12)[None],
+        )
+        assert labels.get("block_0/attn/head_0", (None, 0))[0] == label
+
+
+def planted_inside(**methods):
+    effects = tuple(
+        Effect("block_0/attn", name.replace("_", " "), value, 0.01, 50, 1e-9)
+        for name, value in methods.items()
+    )
+    return Inside(
+        0.0, 0.1, -5.0, 0.1, "log probability (nats)", 50, effects, (), {}, {}, smallest=0.2
+    )
+
+
+@pytest.mark.parametrize(
+    "methods, end",
+    [
+        ({"mean_ablation": 1.1}, " nats."),
+        (
+            {"mean_ablation": 1.1, "resampling": 1.0, "patching": 1.2, "zero_ablation": 1.2},
+            " nats.",
+        ),
+        (
+            {"mean_ablation": 1.1, "resampling": 0.0, "patching": 0.0},
+            "; resampling +0 ± 0.01 and patching +0 ± 0.01, probably because it does the same in "
+            "both prompts of a pair.",
+        ),
+        (
+            {"mean_ablation": 0.5, "resampling": 0.5, "patching": 8.0},
+            "; patching +8 ± 0.01, probably because other parts can replace it.",
+        ),
+        (
+            {"mean_ablation": 0.5, "zero_ablation": 4.0},
+            "; zero ablation +4 ± 0.01, because the network relies on its mean.",
+        ),
+    ],
+)
+def test_methods_that_differ_in_size_are_named_with_the_likely_reason(methods, end):
+    inside = planted_inside(**methods)
+    ((text, _),) = components.sentences(inside, components.decide(inside.effects))
+    assert text.endswith(end)
+
+
+def test_effects_that_are_nothing_the_network_does_get_no_sentence():
+    inside = planted_inside(mean_ablation=0.05, patching=0.1)
+    decided = components.decide(inside.effects)
+    assert decided[0].is_decided and components.sentences(inside, decided) == []
+
+
+def test_a_report_that_decided_nothing_says_so_first_and_what_to_do():
+    whole, cells = cells_of({Variant("MLP", FROZEN): -0.0395, Variant("MLP", REMOVED): -0.0395})
+    report = Report(
+        "Sort", judge.judge(whole, cells, 0.2), inside=planted_inside(mean_ablation=1.0)
+    )
+    text, page = str(report), report.to_html().replace("\u00a0", " ")
+    first = "Nothing is decided about training yet: 2 of 2 comparisons are open. A larger budget"
+    for output in (text, page):
+        assert output.index(first) < output.index("Attention of block 0, replaced")
+        assert (
+            "One trained network: the intervals are over 50 prompts and not over seeds." in output
+        )
+    assert "What to do next" in page
+
+
+def test_the_json_of_a_report_has_score_unit_and_pairs(tmp_path):
+    report = jaxformer.examine("known:copy", progress=False)
+    report.save(tmp_path)
+    record = json.loads((tmp_path / "anatomy.json").read_text())
+    examined = record["examined"]
+    assert examined["unit"] == "logit of right - wrong" and examined["pairs"] == 12
+    assert examined["score"] == pytest.approx(4, abs=0.01) and examined["smallest_effect"] > 0
+    assert record["costs"]["examination_seconds"] > 0 and record["whole_network"] is None

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from jaxformer.core.text_format import counted
 from jaxformer.studies.anatomy import components, sentences, together
 from jaxformer.studies.anatomy.components import DecidedEffect
 from jaxformer.studies.anatomy.effects import Effect
 from jaxformer.studies.anatomy.inside import Inside
-from jaxformer.studies.anatomy.judge import Table
+from jaxformer.studies.anatomy.judge import OPEN, Table
 from jaxformer.studies.anatomy.sentences import Sentence
 
 
@@ -69,6 +70,51 @@ class Content:
         decided = [row.effect for row in self.effects if row.is_decided]
         unit = "nats" if "nats" in self.inside.unit else ""
         return together.sentences(decided, self.inside.spares, self.inside.smallest, unit)
+
+    @property
+    def undecided(self) -> str:
+        """The line that comes first when nothing was decided about training; "" otherwise."""
+        if self.training is None or not self.training.rows or self.decided:
+            return ""
+        n_rows = len(self.training.rows)
+        return (
+            f"Nothing is decided about training yet: {n_rows} of {n_rows} comparisons are open. A "
+            "larger budget (--budget) decides more of them."
+        )
+
+    @property
+    def sources_of_error(self) -> str:
+        """The samples behind the intervals of the effects in the trained network."""
+        if self.inside is None:
+            return ""
+        prompts = counted(self.inside.samples, "prompt")
+        if self.inside.networks == 1:
+            return f"One trained network: the intervals are over {prompts} and not over seeds."
+        return (
+            f"Intervals of blocks and groups are over {self.inside.networks} trained networks and "
+            f"{prompts}; those of single heads and of pairs hold for the network of seed 0."
+        )
+
+    @property
+    def next_steps(self) -> list[str]:
+        """Lines about a good next command."""
+        steps = []
+        if self.training is not None:
+            n_open = sum(row.outcome == OPEN for row in self.training.rows)
+            if n_open and not self.undecided:
+                steps.append(
+                    f"{n_open} of {len(self.training.rows)} comparisons are open: a larger "
+                    "--budget or more --seeds continue from here."
+                )
+        heads = [effect.part for _, effect in self.effect_sentences if "/head_" in effect.part]
+        if heads:
+            steps.append(
+                f"Look at {components.part_name(heads[0]).lower()}: its attention is in "
+                "anatomy.html, and jaxformer.interp.circuits finds the edges that carry the answer."
+            )
+        if self.inside is not None and self.inside.networks == 1 and self.training is not None:
+            steps.append("With more --seeds the trained networks are examined together.")
+        return steps
 
     @property
     def sentences(self) -> list[str]:

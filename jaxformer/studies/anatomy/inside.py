@@ -6,7 +6,8 @@
 
 The effect of a method is the change of the score, with a positive sign if the part helps:
 
-    mean ablation, resampling     score of the clean prompts - score with the part replaced
+    mean and zero ablation,
+    resampling                    score of the clean prompts - score with the part replaced
     rank 1 %, rank 10 %           score of the clean prompts - score with the part's matrices cut
                                   to this share of their rank
     patching, path patching       score with the clean part - score of the corrupted prompts
@@ -32,11 +33,19 @@ from jaxformer.interp.groups import Spare
 from jaxformer.interp.removal import Removal
 from jaxformer.studies.anatomy import layer_facts, together
 from jaxformer.studies.anatomy.effects import Changes, Effect, effects_of, interval
+from jaxformer.studies.anatomy.labels import Labels, head_labels
 from jaxformer.studies.anatomy.layer_facts import KernelFacts, LayerFacts
 from jaxformer.studies.anatomy.pairs import PromptPairs
 
 RANKS = {"rank 1 %": 0.01, "rank 10 %": 0.1}  # {method: the share of the rank that is kept}
-REPLACING = ("mean ablation", "resampling", "patching", "path patching", "attribution")
+REPLACING = (
+    "mean ablation",
+    "zero ablation",
+    "resampling",
+    "patching",
+    "path patching",
+    "attribution",
+)
 METHODS = (*REPLACING, *RANKS, "direct")
 # Changes below this share of the largest score are rounding errors.
 ROUNDING = 1e-5
@@ -60,6 +69,7 @@ class Inside:
         groups: the effects of removing several parts at once.
         spares: how many heads of a group can go at once.
         smallest: the loss that counts as none: 5 % of what the network knows about its prompts.
+        labels: {head: (what it does, such as "induction", and its share of the attention)}.
         networks: the trainings of the network, with different seeds. All of them count in the
             effects of blocks and groups; what is said about single heads holds for the first.
     """
@@ -78,6 +88,7 @@ class Inside:
     spares: tuple[Spare, ...] = ()
     smallest: float = 0.0
     networks: int = 1
+    labels: Labels = dataclasses.field(default_factory=dict)
 
 
 def measure(
@@ -160,6 +171,7 @@ def measure(
         spares=tuple(spares),
         smallest=in_groups[0].smallest if in_groups else 0.0,
         networks=1 + len(others),
+        labels=head_labels(model, params, pairs.clean) if heads else {},
     )
 
 
@@ -184,6 +196,8 @@ def changes_of(
     for method in [method for method in METHODS if method in methods]:
         if method == "mean ablation":
             add(method, clean_B - measured.mean_ablation())
+        elif method == "zero ablation":
+            add(method, clean_B - measured.zero_ablation())
         elif method == "resampling":
             add(method, clean_B - measured.resampling())
         elif method == "patching":

@@ -16,6 +16,7 @@ from jaxformer.studies.anatomy.parts import ONLY
 from jaxformer.studies.anatomy.sentences import score_text, unbroken
 from jaxformer.studies.anatomy.text_tables import columns
 
+NOTHING_DECIDED = "Nothing is decided yet: more seeds or prompts are needed."
 MAX_CURVES = 7  # the number of colours in the style sheet
 BAR_WIDTH = 220  # pixels
 TRAINED = "Trained with one part changed: test score ± standard error"
@@ -36,6 +37,9 @@ def page(report: Content) -> str:
     if report.theory:
         lines = "".join(f"<li>{escape(line)}</li>" for line in report.theory)
         sections += ["<h2>What theory predicts</h2>", f"<ul>{lines}</ul>"]
+    if report.next_steps:
+        lines = "".join(f"<li>{escape(line)}</li>" for line in report.next_steps)
+        sections += ["<h2>What to do next</h2>", f"<ul>{lines}</ul>"]
     sections += ["<h2>How it was made</h2>"]
     main = unbroken("\n".join(filter(None, sections)))
     style = drawing.STYLE + Path(__file__).with_name("page.css").read_text()
@@ -73,8 +77,11 @@ def _first_screen(report: Content) -> str:
         for part in (texts, report.group_sentences)
     )
     if not items + effects + groups:
-        items = "<li>Nothing is decided yet: more seeds or prompts are needed.</li>"
-    sentences = _list(TRAINED, items) + _list(CHANGED, effects) + _list(TOGETHER, groups)
+        items = "" if report.undecided else f"<li>{NOTHING_DECIDED}</li>"
+    open_note = f"<p><b>{escape(report.undecided)}</b></p>" if report.undecided else ""
+    source = f'<p class="small soft">{escape(report.sources_of_error)}</p>'
+    sentences = open_note + _list(TRAINED, items) + _list(CHANGED, effects)
+    sentences += _list(TOGETHER, groups) + (source if effects + groups else "")
     if report.training is not None and report.training.rows:
         picture = network(report.training, int(report.settings.get("layers", 1)))
         return f'<div class="first"><div>{picture}</div><div>{sentences}</div></div>'
@@ -199,9 +206,11 @@ def _inside(report: Content) -> list[str]:
 def _legend(inside: Inside) -> str:
     """Returns the meaning of numbers and colours in the tables of effects."""
     return (
-        f'<p class="small soft">Change of the {escape(inside.unit)} over {inside.samples} prompts; '
-        "bold: decided, with all comparisons of the report corrected together. Orange: the part "
-        "helps. Blue: it works against the answer. Point at a number for its interval.</p>"
+        f'<p class="small soft">Change of the {escape(inside.unit)} over {inside.samples} prompts. '
+        f"Sentences state effects above {inside.smallest:.2g}, 5 % of what the network knows about "
+        "its prompts. Bold: decided, with all comparisons of the report corrected together. "
+        "Orange: the part helps. Blue: it works against the answer. Point at a number for its "
+        "interval.</p>"
     )
 
 

@@ -3,6 +3,7 @@
 import html
 import json
 from pathlib import Path
+from typing import Any
 
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import write_atomically, write_json
@@ -10,8 +11,6 @@ from jaxformer.report.tables import csv_text
 from jaxformer.studies.anatomy import drawing, page
 from jaxformer.studies.anatomy.content import Content
 from jaxformer.studies.anatomy.text_tables import effects_text, text_table
-
-NOTHING_DECIDED = "Nothing is decided yet: more seeds or prompts are needed."
 
 
 class Report(Content):
@@ -21,8 +20,14 @@ class Report(Content):
         parts = [text_table(self.training)] if self.training else []
         if any(row.is_decided for row in self.effects):
             parts.append(effects_text(self.effects))
-        sentences = self.sentences or [NOTHING_DECIDED]
-        return "\n\n".join([*parts, "\n".join([*sentences, *self.theory])])
+        lines = [self.undecided, *self.sentences]
+        if self.effect_sentences or self.group_sentences:
+            lines.append(self.sources_of_error)
+        lines = [line for line in lines if line] or [page.NOTHING_DECIDED]
+        parts.append("\n".join([*lines, *self.theory]))
+        if self.next_steps:
+            parts.append("\n".join(["Next:", *(f"  {step}" for step in self.next_steps)]))
+        return "\n\n".join(parts)
 
     def to_csv(self, file: str | Path | None = None) -> str:
         """Returns the comparisons as CSV, or the effects without any; writes `file`, if given."""
@@ -60,6 +65,44 @@ class Report(Content):
         picture = "" if self.training is None else self.plot()._repr_html_()
         return f"{picture}<pre>{html.escape(str(self))}</pre>"
 
+    def _whole_network(self) -> dict[str, Any] | None:
+        """The score that all comparisons are compared with."""
+        table = self.training
+        if table is None:
+            return None
+        score = table.whole.score
+        return {
+            "score": score.mean,
+            "standard_error": score.error,
+            "seeds": score.n,
+            "learning_rate": table.whole.rate,
+            "guessing": table.trivial,
+            "guessing_is": table.trivial_name,
+            "margin": table.margin,
+        }
+
+    def _examined(self) -> dict[str, Any] | None:
+        """The sample and the scores behind the effects in the trained network."""
+        inside = self.inside
+        if inside is None:
+            return None
+        names = ("score", "half_width", "corrupted", "corrupted_half_width", "unit", "networks")
+        return {name: getattr(inside, name) for name in names} | {
+            "pairs": inside.samples,
+            "smallest_effect": inside.smallest,
+            "labels": inside.labels,
+            "can_go_at_once": [
+                {
+                    "group": spare.name,
+                    "parts": spare.parts,
+                    "any": spare.spare,
+                    "all_choices_tried": spare.is_exact,
+                }
+                for spare in inside.spares
+            ],
+            "left_out": inside.left_out,
+        }
+
     def save(self, folder: Path) -> list[Path]:
         """Writes anatomy.html, .json, .csv and .svg into a folder; returns the files."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +113,11 @@ class Report(Content):
             "table": self.table,
             "effects": self.effect_table,
             "theory": list(self.theory),
+            "next": self.next_steps,
             "costs": self.costs,
+            "settings": self.settings,
+            "whole_network": self._whole_network(),
+            "examined": self._examined(),
         }
         # Values that JSON does not have become text.
         json_values = json.loads(json.dumps(record, default=str))

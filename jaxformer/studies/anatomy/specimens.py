@@ -1,5 +1,6 @@
 """The door of `examine`: a trained network, however it is named, becomes a `Specimen`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,9 @@ from jaxformer.training.run_view import Run
 Prompts = Task | PromptPairs | str | Path
 
 
+MAX_NETWORKS = 5  # seeds of one network that are examined
+
+
 class Specimen(NamedTuple):
     """A trained network and the pairs of prompts on which it is examined."""
 
@@ -34,6 +38,7 @@ class Specimen(NamedTuple):
     params: Any
     pairs: PromptPairs
     initial: Any = None  # the parameters before training; None if they are unknown
+    others: Sequence[Any] = ()  # the parameters of the same network, trained with other seeds
 
 
 def specimen_of(source: Any, params: Any = None, prompts: Prompts | None = None) -> Specimen:
@@ -113,13 +118,15 @@ def of_run(folder: Path, prompts: Prompts | None = None) -> Specimen:
 
 
 def of_study(study: Study) -> Specimen:
-    """The specimen of a study: the run that it explains, or the whole network that it trained."""
+    """The specimen of a study: the run that it explains, or the whole networks that it trained."""
     subject, network = study.subject, study.subject.network
     pairs = pairs_of_examples(subject.task, subject.drawn.sets.test)
     if subject.run is not None:
         return of_run(subject.run, pairs)
     key = jax.random.fold_in(jax.random.key(0), 0)  # the key of the member with seed 0
-    return Specimen(subject.name, network.model, study.whole_params(), pairs, network.init(key))
+    params, initial = study.whole_params(), network.init(key)
+    others = study.other_params(MAX_NETWORKS - 1)
+    return Specimen(subject.name, network.model, params, pairs, initial, others)
 
 
 def _pairs(prompts: Prompts | None, name: str) -> PromptPairs:

@@ -103,7 +103,7 @@ def combined(networks: Sequence[Together], tolerance: float) -> tuple[list[Effec
 def sentences(
     effects: Sequence[Effect], spares: Sequence[Spare], smallest: float, unit: str
 ) -> list[str]:
-    """What the report says about groups, then about pairs, the largest numbers first.
+    """Sentences about groups, then about pairs, the largest numbers first.
 
     Args:
         effects: the decided effects of groups.
