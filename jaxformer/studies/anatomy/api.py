@@ -1,7 +1,9 @@
 """`jaxformer.anatomy`: finds out what each part of one transformer does."""
 
 import contextlib
+import dataclasses
 import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from jaxformer.studies.anatomy import examination, parts, sources, specimens
 from jaxformer.studies.anatomy.given_parts import GivenParts, given_parts
 from jaxformer.studies.anatomy.judge import MARGIN, SEEDS_AT_LOOK
 from jaxformer.studies.anatomy.report import Report
+from jaxformer.studies.anatomy.smallest import Elimination, candidates, search
 from jaxformer.studies.anatomy.store import Store
 from jaxformer.studies.anatomy.study import Member, Study
 from jaxformer.studies.anatomy.study import run as run_study
@@ -36,6 +39,7 @@ def anatomy(
     *,
     methods: Sequence[str] = parts.METHODS,
     by_layer: bool = False,
+    smallest: bool = False,
     named: GivenParts | None = None,
     seeds: int = SEEDS_AT_LOOK[-1],
     budget: float = BUDGET_SECONDS,
@@ -68,6 +72,8 @@ def anatomy(
       model: the network; by default a decoder with the fields in `options`.
       methods: some of "frozen", "removed", "fixed mixing" and "only".
       by_layer: whether each block is also changed alone.
+      smallest: whether to search for the smallest set of trained parts and for the smallest network
+        that are no worse. The search has the same budget again.
       named: the parts as {name: pattern of modules}, for a network with other names than ours, such
         as {"attention": "att_.*"}. Default: attention, MLP, norms, .. by the names of our modules,
         and each other module alone.
@@ -103,6 +109,7 @@ def anatomy(
         sources.subject_of(source, model, **options),
         methods=methods,
         by_layer=by_layer,
+        smallest=smallest,
         named=named,
         seeds=seeds,
         budget=budget,
@@ -120,6 +127,7 @@ def examine_training(
     *,
     methods: Sequence[str],
     by_layer: bool,
+    smallest: bool = False,
     named: GivenParts | None = None,
     seeds: int,
     budget: float,
@@ -135,7 +143,7 @@ def examine_training(
 
     Args:
       subject: task, network and settings.
-      methods, by_layer, named, seeds, budget, margin: as in `anatomy`.
+      methods, by_layer, smallest, named, seeds, budget, margin: as in `anatomy`.
       folder: the folder for the trained members; None saves nothing.
       write_line: prints a line.
       processes: trainings at once. More than one needs `make_subject`.
@@ -203,6 +211,16 @@ def examine_training(
             train_all=train_all,
             processes=processes,
         )
+        found: list[Elimination] = []
+        if smallest and not interrupt.signal and study.cell(parts.WHOLE_NETWORK) is not None:
+            found = eliminations(
+                study,
+                given_parts(named, shapes) if named else parts.parts_of(shapes, by_layer=True),
+                train_all=train_all,
+                seconds=budget,
+                is_stopped=lambda: bool(interrupt.signal),
+                write_line=write_line,
+            )
         stopped = interrupt.signal
     # Without a score of the whole network there is nothing to report.
     if stopped and study.cell(parts.WHOLE_NETWORK) is None:
@@ -212,8 +230,23 @@ def examine_training(
         write_line(stop_line(study, stopped, is_complete, folder))
     params = None if stopped else study.whole_params()
     lines = [] if theory is None else theory(subject, params)
-    report = report_of(study, lines)
+    report = dataclasses.replace(report_of(study, lines), smallest=tuple(found))
     return (report if stopped else with_look_inside(report, study, write_line)), stopped
+
+
+def eliminations(
+    study: Study, network_parts: Sequence[parts.Part], **options: Any
+) -> list[Elimination]:
+    """Searches for the smallest set of trained parts, then for the smallest network."""
+    ends = time.monotonic() + options.pop("seconds")
+    found = []
+    for method, title in ((parts.FROZEN, "set of trained parts"), (parts.REMOVED, "network")):
+        chosen = candidates(network_parts, method)
+        if chosen:
+            options["write_line"](f"searching for the smallest {title}")
+            seconds = ends - time.monotonic()
+            found.append(search(study, chosen, method, seconds=seconds, **options))
+    return found
 
 
 def with_look_inside(report: Report, study: Study, write_line: Callable[[str], None]) -> Report:

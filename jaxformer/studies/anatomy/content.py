@@ -13,6 +13,7 @@ from jaxformer.studies.anatomy.effects import Effect
 from jaxformer.studies.anatomy.inside import Inside
 from jaxformer.studies.anatomy.judge import OPEN, Table
 from jaxformer.studies.anatomy.sentences import Sentence
+from jaxformer.studies.anatomy.smallest import Elimination
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,7 @@ class Content:
       theory: lines of text with predictions of the papers' theories.
       costs: numbers such as "trainings" and "seconds".
       settings: the settings of the training, for the page.
+      smallest: the searches for the smallest set of trained parts and the smallest network.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Content:
     theory: Sequence[str] = ()
     costs: Mapping[str, float] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+    smallest: Sequence[Elimination] = ()
 
     @cached_property
     def decided(self) -> list[Sentence]:
@@ -106,6 +109,11 @@ class Content:
                     f"{n_open} of {len(self.training.rows)} comparisons are open: a larger "
                     "--budget or more --seeds continue from here."
                 )
+            if not self.smallest and not self.undecided:
+                steps.append(
+                    "--smallest finds the smallest set of trained parts and the smallest network "
+                    "that are no worse."
+                )
         heads = [effect.part for _, effect in self.effect_sentences if "/head_" in effect.part]
         if heads:
             steps.append(
@@ -120,7 +128,9 @@ class Content:
     def sentences(self) -> list[str]:
         """A sentence for each decided comparison, the largest losses first."""
         texts = [sentence.text for sentence in self.decided]
-        return [*texts, *(text for text, _ in self.effect_sentences), *self.group_sentences]
+        effects = [text for text, _ in self.effect_sentences]
+        found = [elimination.sentence for elimination in self.smallest]
+        return [*texts, *effects, *self.group_sentences, *found]
 
     @cached_property
     def effect_table(self) -> list[dict[str, Any]]:

@@ -12,9 +12,10 @@ from jaxformer.studies.anatomy import drawing, page_inside
 from jaxformer.studies.anatomy.content import Content
 from jaxformer.studies.anatomy.inside import Inside
 from jaxformer.studies.anatomy.judge import Judged, Table
-from jaxformer.studies.anatomy.parts import ONLY
+from jaxformer.studies.anatomy.parts import FROZEN, ONLY
 from jaxformer.studies.anatomy.sentences import score_text, unbroken
-from jaxformer.studies.anatomy.text_tables import columns
+from jaxformer.studies.anatomy.smallest import Elimination
+from jaxformer.studies.anatomy.text_tables import columns, elimination_rows
 
 NOTHING_DECIDED = "Nothing is decided yet: more seeds or prompts are needed."
 MAX_CURVES = 7  # the number of colours in the style sheet
@@ -22,6 +23,7 @@ BAR_WIDTH = 220  # pixels
 TRAINED = "Trained with one part changed: test score ± standard error"
 CHANGED = "Changed after training, one part at a time: mean ± 95 % interval"
 TOGETHER = "Several parts removed at once after training: mean ± 95 % interval"
+SMALLEST = "Trained with parts leaving one after the other, each step on fresh seeds"
 VIEW_NAMES = {ONLY: "only it trained"}
 
 
@@ -32,6 +34,8 @@ def page(report: Content) -> str:
     if report.training is not None and report.training.rows:
         sections += ["<h2>What must be trained</h2>", _method(report.training), _table(report)]
         sections += [_curves(report)]
+    if report.smallest:
+        sections += ["<h2>The smallest that is no worse</h2>", *map(_elimination, report.smallest)]
     if report.inside is not None:
         sections += _inside(report)
     if report.theory:
@@ -81,7 +85,10 @@ def _first_screen(report: Content) -> str:
     open_note = f"<p><b>{escape(report.undecided)}</b></p>" if report.undecided else ""
     source = f'<p class="small soft">{escape(report.sources_of_error)}</p>'
     sentences = open_note + _list(TRAINED, items) + _list(CHANGED, effects)
-    sentences += _list(TOGETHER, groups) + (source if effects + groups else "")
+    found = "".join(f"<li>{escape(x.sentence)}</li>" for x in report.smallest)
+    sentences += (
+        _list(SMALLEST, found) + _list(TOGETHER, groups) + (source if effects + groups else "")
+    )
     if report.training is not None and report.training.rows:
         picture = network(report.training, int(report.settings.get("layers", 1)))
         return f'<div class="first"><div>{picture}</div><div>{sentences}</div></div>'
@@ -156,6 +163,27 @@ def _bar(table: Table, row: Judged) -> str:
     return (
         f'<svg viewBox="0 0 {BAR_WIDTH} 16" width="{BAR_WIDTH}" height="16">{"".join(marks)}</svg>'
     )
+
+
+def _elimination(found: Elimination) -> str:
+    """Returns the steps of a search, and the score against the parameters that are left."""
+    heads, *rows = elimination_rows(found)
+    steps = html_table(heads, [[escape(cell) for cell in row] for row in rows])
+    if len(found.steps) < 2 or any(step.parameters <= 0 for step in found.steps):
+        return f'<div class="scroll">{steps}</div>'
+    ordered = sorted(found.steps, key=lambda step: step.parameters)
+    means = [abs(step.score.mean) for step in ordered]
+    errors = [step.score.error if step.score.error > 0 else 0.0 for step in ordered]
+    line = svg.Series(
+        "no worse, step by step",
+        [step.parameters for step in ordered],
+        means,
+        low=[mean - error for mean, error in zip(means, errors, strict=True)],
+        high=[mean + error for mean, error in zip(means, errors, strict=True)],
+    )
+    verb = "trained parameters" if found.method == FROZEN else "parameters"
+    chart = svg.line_chart("Score against parameters", [line], svg.Axis(verb), svg.Axis("score"))
+    return f'<div class="scroll">{steps}</div><div class="chart">{chart}</div>'
 
 
 def _curves(report: Content) -> str:

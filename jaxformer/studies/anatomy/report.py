@@ -10,7 +10,8 @@ from jaxformer.io.atomic_files import write_atomically, write_json
 from jaxformer.report.tables import csv_text
 from jaxformer.studies.anatomy import drawing, page
 from jaxformer.studies.anatomy.content import Content
-from jaxformer.studies.anatomy.text_tables import effects_text, text_table
+from jaxformer.studies.anatomy.smallest import Elimination
+from jaxformer.studies.anatomy.text_tables import effects_text, elimination_text, text_table
 
 
 class Report(Content):
@@ -20,6 +21,7 @@ class Report(Content):
         parts = [text_table(self.training)] if self.training else []
         if any(row.is_decided for row in self.effects):
             parts.append(effects_text(self.effects))
+        parts += map(elimination_text, self.smallest)
         lines = [self.undecided, *self.sentences]
         if self.effect_sentences or self.group_sentences:
             lines.append(self.sources_of_error)
@@ -64,6 +66,21 @@ class Report(Content):
     def _repr_html_(self) -> str:
         picture = "" if self.training is None else self.plot()._repr_html_()
         return f"{picture}<pre>{html.escape(str(self))}</pre>"
+
+    def _elimination(self, found: Elimination) -> dict[str, Any]:
+        """A search for the smallest network, step by step."""
+        steps = [
+            {
+                "gone": step.gone,
+                "parameters": step.parameters,
+                "score": step.score.mean,
+                "standard_error": step.score.error,
+                "seeds": step.score.n,
+                "looked_as_good": step.ties,
+            }
+            for step in found.steps
+        ]
+        return found._asdict() | {"steps": steps, "sentence": found.sentence}
 
     def _whole_network(self) -> dict[str, Any] | None:
         """The score that all comparisons are compared with."""
@@ -113,6 +130,7 @@ class Report(Content):
             "table": self.table,
             "effects": self.effect_table,
             "theory": list(self.theory),
+            "smallest": [self._elimination(found) for found in self.smallest],
             "next": self.next_steps,
             "costs": self.costs,
             "settings": self.settings,

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from jaxformer.studies.anatomy import sentences
 from jaxformer.studies.anatomy.components import DecidedEffect
 from jaxformer.studies.anatomy.judge import CANNOT_TELL, OPEN, Judged, Table
-from jaxformer.studies.anatomy.parts import ONLY
+from jaxformer.studies.anatomy.parts import FROZEN, ONLY
+from jaxformer.studies.anatomy.smallest import Elimination
 
 MAX_EFFECTS = 12  # lines of the largest effects
 COLUMNS = ("part", "what was done", "share of the way", "score", "seeds", "compared with the whole")
@@ -15,12 +16,7 @@ COLUMNS = ("part", "what was done", "share of the way", "score", "seeds", "compa
 def text_table(table: Table) -> str:
     """Returns the comparisons as aligned lines."""
     rows = [COLUMNS, whole_columns(table), *(columns(table, row) for row in table.rows)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return "\n".join(lines)
+    return aligned(rows)
 
 
 def effects_text(effects: Sequence[DecidedEffect]) -> str:
@@ -33,7 +29,28 @@ def effects_text(effects: Sequence[DecidedEffect]) -> str:
         (effect.part, effect.method, f"{effect.value:+.3g} ± {effect.half_width:.2g}")
         for effect, _ in decided[:MAX_EFFECTS]
     ]
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    return aligned(rows)
+
+
+def elimination_rows(found: Elimination) -> list[tuple[str, ...]]:
+    """Returns the heads and the steps of a search for the smallest network."""
+    verb = "still trained" if found.method == FROZEN else "parameters left"
+    rows = [(f"{found.method}, one after the other", verb, "score", "looked as good")]
+    for step in found.steps:
+        share = f"{step.parameters / found.total:.1%}"
+        score = sentences.score_text(step.score)
+        rows.append((step.gone or "whole network", share, score, ", ".join(step.ties)))
+    return rows
+
+
+def elimination_text(found: Elimination) -> str:
+    """Returns the steps of a search as aligned lines."""
+    return aligned(elimination_rows(found))
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Returns rows as lines whose columns begin at the same place."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
