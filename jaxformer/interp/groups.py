@@ -160,16 +160,24 @@ def joint_effects(
 
 
 def losses(
-    network: Removes, groups: Mapping[str, Sequence[str]]
+    network: Removes,
+    groups: Mapping[str, Sequence[str]],
+    alone: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Returns {group: (what each prompt loses without it, the sum of the losses without one part)}.
 
-    Costs one run of the network for each group and for each part.
+    Costs one run of the network for each group and for each part that `alone` does not have.
+
+    Args:
+        network: the network and the prompts.
+        groups: the parts of each group.
+        alone: {part: what each prompt loses without it}, as far as it is known.
     """
+    alone = dict(alone or {})
     checked = {name: _parts(network, name, members) for name, members in groups.items()}
-    singles = sorted({part for members in checked.values() for part in members})
-    losses_CxB = _losses(network, [*checked.values(), *((part,) for part in singles)])
-    alone = dict(zip(singles, losses_CxB[len(checked) :], strict=True))
+    unknown = sorted({part for members in checked.values() for part in members} - {*alone})
+    losses_CxB = _losses(network, [*checked.values(), *((part,) for part in unknown)])
+    alone |= dict(zip(unknown, losses_CxB[len(checked) :], strict=True))
     return {
         name: (together_B, np.sum([alone[part] for part in members], 0))
         for (name, members), together_B in zip(checked.items(), losses_CxB, strict=False)

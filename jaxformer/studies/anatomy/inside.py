@@ -134,7 +134,7 @@ def measure(
     answers = Answers(*map(jnp.asarray, arrays))
     options = {"lengths": pairs.lengths, "heads": heads, "progress": advance}
     clean, corrupted, networks, in_groups = [], [], [], []
-    layers, first = (), None
+    layers: tuple[LayerFacts, ...] = ()
     for network_params in (params, *others):
         measured = Measured(model, network_params, pairs.clean, pairs.corrupted, answers, **options)
         clean_B, corrupted_B = (measured.scores(x) for x in (measured.clean, measured.corrupted))
@@ -142,10 +142,9 @@ def measure(
         clean.append(clean_B)
         corrupted.append(corrupted_B)
         networks.append(changes_of(measured, methods, clean_B, corrupted_B))
-        if len(pairs) > 1:  # what a group does is a statement with an interval
-            strength = _strength(networks[-1])
-            in_groups.append(together.measure(Removal(measured), strength, first))
-            first = in_groups[0]
+        if len(pairs) > 1:  # a sentence about a group has an interval
+            first = in_groups[0] if in_groups else None
+            in_groups.append(together.measure(Removal(measured), networks[-1], first))
         layers = layers or layer_facts.of_layers(measured, interval)
     tolerance = ROUNDING * max(*map(np.abs, (*clean[0], *corrupted[0])), 1.0)
     # A head has no counterpart in another network.
@@ -211,17 +210,6 @@ def changes_of(
         elif contributions.has_direct(measured.blocks.models[0]):
             add(method, contributions.direct(measured))
     return changes
-
-
-def _strength(changes: Changes) -> dict[str, float]:
-    """Returns the largest effect of each part by any method of the same unit.
-
-    Patching counts, because a part that another one replaces has no effect when it is removed.
-    """
-    strength: dict[str, float] = {}
-    for (part, _), change_B in changes.items():
-        strength[part] = max(strength.get(part, 0.0), abs(float(change_B.mean())))
-    return strength
 
 
 def _check_scores(clean_B: np.ndarray, corrupted_B: np.ndarray, pairs: PromptPairs) -> None:

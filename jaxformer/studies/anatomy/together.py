@@ -47,18 +47,25 @@ class Together:
     smallest: float
 
 
-def measure(removal: Removal, singles: Mapping[str, float], first: Together | None) -> Together:
+def measure(removal: Removal, singles: Changes, first: Together | None) -> Together:
     """Measures the groups of a network.
 
     Args:
         removal: the network.
-        singles: how strong each part is, by any method; pairs of the weakest may be left out.
+        singles: the changes of single parts. Pairs of the weakest may be left out, and where mean
+            ablation was measured it is not repeated.
         first: the groups of the first network, if this is another one; it is asked for the same
             groups and no pairs, since its heads are others.
     """
     groups_by_name = groups.default_groups(removal)
-    changes = _changes(removal, groups_by_name)
-    pairs = {} if first else _changes(removal, _pairs(removal.parts, singles, groups_by_name))
+    alone = {
+        part: change_B for (part, method), change_B in singles.items() if method == "mean ablation"
+    }
+    changes = _changes(removal, groups_by_name, alone)
+    pairs: Changes = {}
+    if not first:
+        by_name = _pairs(removal.parts, _strength(singles), groups_by_name)
+        pairs = _changes(removal, by_name, alone)
     smallest = groups.smallest_loss(removal)
     candidates = {
         name: parts
@@ -163,20 +170,33 @@ def _in_each(sentence: str, n_networks: int) -> str:
     return f"{sentence.removesuffix('.')}, over {n_networks} trained networks."
 
 
-def _changes(removal: Removal, members: Mapping[str, Sequence[str]]) -> Changes:
+def _changes(
+    removal: Removal, members: Mapping[str, Sequence[str]], alone: Mapping[str, np.ndarray]
+) -> Changes:
     changes: Changes = {}
-    for name, (together_B, sum_B) in groups.losses(removal, members).items():
+    for name, (together_B, sum_B) in groups.losses(removal, members, alone).items():
         changes[name, TOGETHER] = together_B
         changes[name, SURPLUS] = together_B - sum_B
     return changes
 
 
+def _strength(singles: Changes) -> dict[str, float]:
+    """Returns the largest effect of each part by any method.
+
+    Patching counts, because a part that another one replaces has no effect when it is removed.
+    """
+    strength: dict[str, float] = {}
+    for (part, _), change_B in singles.items():
+        strength[part] = max(strength.get(part, 0.0), abs(float(change_B.mean())))
+    return strength
+
+
 def _pairs(
-    parts: Sequence[str], singles: Mapping[str, float], others: Mapping[str, tuple[str, ...]]
+    parts: Sequence[str], strength: Mapping[str, float], others: Mapping[str, tuple[str, ...]]
 ) -> dict[str, tuple[str, ...]]:
     """Returns all pairs that are no group already, or those of the strongest parts."""
     if len(parts) * (len(parts) - 1) // 2 > MAX_PAIRS:
-        strongest = sorted(parts, key=lambda part: -abs(singles.get(part, 0.0)))[:MAX_PAIRED]
+        strongest = sorted(parts, key=lambda part: -strength.get(part, 0.0))[:MAX_PAIRED]
         parts = [part for part in parts if part in strongest]
     pairs = [pair for pair in combinations(parts, 2) if pair not in others.values()]
     return {pair_name(pair): pair for pair in pairs}
