@@ -13,7 +13,7 @@ from jaxformer.core import paths
 from jaxformer.io.run_folder import Workdir, locked
 from jaxformer.models.decoder import decoder
 from jaxformer.studies.anatomy.parts import FIXED_MIXING
-from jaxformer.training.setup import shapes_of
+from jaxformer.training.shapes import shapes_of
 
 
 def brackets(row):

@@ -17,7 +17,7 @@ from jaxformer.studies.anatomy.store import Store
 from jaxformer.studies.anatomy.study import Result, Study
 from jaxformer.studies.anatomy.training import Trained
 from jaxformer.training.metrics import Mean
-from jaxformer.training.setup import shapes_of
+from jaxformer.training.shapes import shapes_of
 from tests.experiments.test_atlas import TASKS, decoder
 
 TRIVIAL, BEST, SPREAD = 0.2, 0.9, 0.002
