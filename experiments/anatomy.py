@@ -16,6 +16,7 @@
   --by-layer         also change each block alone
   --smallest         also search for the smallest set of trained parts and the smallest network that
                      are no worse, within the same budget again
+  --during=N         also measure the parts at N steps of training: when does each become necessary?
   --budget=TIME      time of training, such as 90s or 30m (10m)
   --seeds=N          the largest number of seeds of a variant (8)
   --processes=N      trainings at once on the cores of a CPU (1), or jobs of Slurm at a time
@@ -92,6 +93,7 @@ def main(argv: Sequence[str]) -> int:
     add("--methods", default=",".join(parts.METHODS))
     add("--by-layer", action="store_true")
     add("--smallest", action="store_true")
+    add("--during", type=count, default=0)
     add("--budget", type=seconds)
     add("--seeds", type=count, default=api.SEEDS_AT_LOOK[-1])
     add("--processes", type=count)
@@ -123,6 +125,7 @@ def main(argv: Sequence[str]) -> int:
         methods=[name.strip() for name in args.methods.split(",") if name.strip()],
         by_layer=args.by_layer,
         smallest=args.smallest,
+        during=args.during,
         seeds=args.seeds,
         budget=args.budget or (math.inf if in_jobs else api.BUDGET_SECONDS),
         margin=args.margin,

@@ -35,7 +35,7 @@ SCALES = {
 }
 # Tasks of the library, at the size of their tiny configs.
 OF_CONFIGS = ("retrieval", "hops", "dyck", "addition", "modular_addition", "memorization")
-RECALL = Recall(n_symbols=16, context=16, alpha=0.0, statistics="uniform")
+RECALL = Recall(n_symbols=16, context=16, alpha=0.0, statistics="uniform", exclude_triggers=True)
 NAMES = (*TASKS, *OF_CONFIGS, "recall")
 
 

@@ -39,7 +39,7 @@ def picture(rows: Mapping[str, Mapping[str, Any]], links: Mapping[str, str] | No
         content = _row(name, rows[name], xs, y)
         link = (links or {}).get(name)
         marks.append(f'<a href="{escape(link)}">{content}</a>' if link else content)
-    width, height = x + 4, TOP + len(rows) * HEIGHT + 4
+    width, height = x + 50, TOP + len(rows) * HEIGHT + 4
     label = f"What {len(rows)} tasks lose without each part of a transformer"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="network" viewBox="0 0 {width:.0f} '

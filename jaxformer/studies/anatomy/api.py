@@ -13,6 +13,8 @@ from jaxformer.core.text_format import counted, duration
 from jaxformer.io.run_folder import config_hash
 from jaxformer.runtime.progress import Interrupt
 from jaxformer.studies.anatomy import examination, parts, sources, specimens
+from jaxformer.studies.anatomy.during import Snapshot
+from jaxformer.studies.anatomy.during import during as during_training
 from jaxformer.studies.anatomy.given_parts import GivenParts, given_parts
 from jaxformer.studies.anatomy.judge import MARGIN, SEEDS_AT_LOOK
 from jaxformer.studies.anatomy.report import Report
@@ -27,6 +29,7 @@ from jaxformer.studies.anatomy.workers import TrainAll, workers
 from jaxformer.tasks.task import Task
 
 BUDGET_SECONDS = 600.0
+SNAPSHOTS = 40  # of a training, from which --during takes some
 # Lines about a network from a theory, given the subject and its trained parameters, if any.
 Theory = Callable[[Subject, Any], Sequence[str]]
 # Makes the function that trains members elsewhere, such as in jobs of a cluster.
@@ -40,6 +43,7 @@ def anatomy(
     methods: Sequence[str] = parts.METHODS,
     by_layer: bool = False,
     smallest: bool = False,
+    during: int = 0,
     named: GivenParts | None = None,
     seeds: int = SEEDS_AT_LOOK[-1],
     budget: float = BUDGET_SECONDS,
@@ -74,6 +78,8 @@ def anatomy(
       by_layer: whether each block is also changed alone.
       smallest: whether to search for the smallest set of trained parts and for the smallest network
         that are no worse. The search has the same budget again.
+      during: the number of steps of training at which the parts are measured, to see when each
+        becomes necessary. 0: only at the end.
       named: the parts as {name: pattern of modules}, for a network with other names than ours, such
         as {"attention": "att_.*"}. Default: attention, MLP, norms, .. by the names of our modules,
         and each other module alone.
@@ -110,6 +116,7 @@ def anatomy(
         methods=methods,
         by_layer=by_layer,
         smallest=smallest,
+        during=during,
         named=named,
         seeds=seeds,
         budget=budget,
@@ -128,6 +135,7 @@ def examine_training(
     methods: Sequence[str],
     by_layer: bool,
     smallest: bool = False,
+    during: int = 0,
     named: GivenParts | None = None,
     seeds: int,
     budget: float,
@@ -143,7 +151,7 @@ def examine_training(
 
     Args:
       subject: task, network and settings.
-      methods, by_layer, smallest, named, seeds, budget, margin: as in `anatomy`.
+      methods, by_layer, smallest, during, named, seeds, budget, margin: as in `anatomy`.
       folder: the folder for the trained members; None saves nothing.
       write_line: prints a line.
       processes: trainings at once. More than one needs `make_subject`.
@@ -155,6 +163,7 @@ def examine_training(
     """
     for method in methods:
         check_choice("method", method, parts.METHODS)
+    check_range("during", during, 0, SNAPSHOTS)
     check_range("seeds", seeds, 1, 1000)
     if not 0 < margin < 1:
         raise UserError(f"margin must lie between 0 and 1, both excluded, got {margin:g}.")
@@ -231,7 +240,10 @@ def examine_training(
     params = None if stopped else study.whole_params()
     lines = [] if theory is None else theory(subject, params)
     report = dataclasses.replace(report_of(study, lines), smallest=tuple(found))
-    return (report if stopped else with_look_inside(report, study, write_line)), stopped
+    if stopped:
+        return report, stopped
+    report = with_look_inside(report, study, write_line)
+    return (with_moments(report, study, during) if during else report), stopped
 
 
 def eliminations(
@@ -256,6 +268,14 @@ def with_look_inside(report: Report, study: Study, write_line: Callable[[str], N
     except UserError as error:
         write_line(f"note: the trained network was not examined: {error}")
         return report
+
+
+def with_moments(report: Report, study: Study, n: int) -> Report:
+    """Adds the parts of the whole network at n steps of its training, which runs once more."""
+    pairs = specimens.of_study(study).pairs
+    snapshots = (Snapshot(*values) for values in study.snapshots(SNAPSHOTS))
+    model = study.subject.network.model
+    return dataclasses.replace(report, during=during_training(snapshots, model, pairs, n))
 
 
 def report_of(study: Study, theory_lines: Sequence[str] = ()) -> Report:

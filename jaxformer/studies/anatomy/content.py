@@ -9,6 +9,7 @@ from typing import Any
 from jaxformer.core.text_format import counted
 from jaxformer.studies.anatomy import components, sentences, together
 from jaxformer.studies.anatomy.components import DecidedEffect
+from jaxformer.studies.anatomy.during import During
 from jaxformer.studies.anatomy.effects import Effect
 from jaxformer.studies.anatomy.inside import Inside
 from jaxformer.studies.anatomy.judge import OPEN, Table
@@ -30,6 +31,7 @@ class Content:
       theory: lines of text with predictions of the papers' theories.
       costs: numbers such as "trainings" and "seconds".
       settings: the settings of the training, for the page.
+      during: the parts at several steps of training; None if they were not measured.
       smallest: the searches for the smallest set of trained parts and the smallest network.
     """
 
@@ -43,6 +45,7 @@ class Content:
     costs: Mapping[str, float] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     smallest: Sequence[Elimination] = ()
+    during: During | None = None
 
     @cached_property
     def decided(self) -> list[Sentence]:
@@ -130,7 +133,8 @@ class Content:
         texts = [sentence.text for sentence in self.decided]
         effects = [text for text, _ in self.effect_sentences]
         found = [elimination.sentence for elimination in self.smallest]
-        return [*texts, *effects, *self.group_sentences, *found]
+        when = [] if self.during is None else self.during.sentences
+        return [*texts, *effects, *self.group_sentences, *found, *when]
 
     @cached_property
     def effect_table(self) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from jaxformer.core.text_format import duration
 from jaxformer.report import svg
 from jaxformer.report.html import document, folded, views
 from jaxformer.report.html import table as html_table
-from jaxformer.studies.anatomy import drawing, page_inside
+from jaxformer.studies.anatomy import drawing, page_during, page_inside
 from jaxformer.studies.anatomy.content import Content
 from jaxformer.studies.anatomy.inside import Inside
 from jaxformer.studies.anatomy.judge import Judged, Table
@@ -38,6 +38,8 @@ def page(report: Content) -> str:
         sections += ["<h2>The smallest that is no worse</h2>", *map(_elimination, report.smallest)]
     if report.inside is not None:
         sections += _inside(report)
+    if report.during is not None:
+        sections.append(page_during.during_section(report.during))
     if report.theory:
         lines = "".join(f"<li>{escape(line)}</li>" for line in report.theory)
         sections += ["<h2>What theory predicts</h2>", f"<ul>{lines}</ul>"]

@@ -82,6 +82,22 @@ class Report(Content):
         ]
         return found._asdict() | {"steps": steps, "sentence": found.sentence}
 
+    def _moments(self) -> list[dict[str, Any]]:
+        """The parts at several steps of training."""
+        moments = () if self.during is None else self.during.moments
+        return [
+            {
+                "step": moment.step,
+                "training_loss": moment.loss,
+                "labels": moment.labels,
+                "mean_ablation": {
+                    part: [effect.value, effect.half_width]
+                    for part, effect in moment.effects.items()
+                },
+            }
+            for moment in moments
+        ]
+
     def _whole_network(self) -> dict[str, Any] | None:
         """The score that all comparisons are compared with."""
         table = self.training
@@ -131,6 +147,7 @@ class Report(Content):
             "effects": self.effect_table,
             "theory": list(self.theory),
             "smallest": [self._elimination(found) for found in self.smallest],
+            "during": self._moments(),
             "next": self.next_steps,
             "costs": self.costs,
             "settings": self.settings,

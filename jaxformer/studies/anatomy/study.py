@@ -177,6 +177,11 @@ class Study:
                 found.append(params)
         return found[:most]
 
+    def snapshots(self, points: int) -> Iterator[tuple[int, float, Any]]:
+        """Trains the whole network's first seed again; yields (step, loss, parameters)."""
+        rate = self.rate(WHOLE_NETWORK)
+        return self._trainer(WHOLE_NETWORK).snapshots(WHOLE_NETWORK, 0, rate, points)
+
     def _trainer(self, variant: Variant) -> Trainer:
         is_fixed_mixing = variant.method == FIXED_MIXING
         if is_fixed_mixing not in self._trainers:
