@@ -47,6 +47,13 @@ def test_heads_that_replace_each_other_are_said_to_do_so(twins):
         assert text in str(twins) and text.replace(" ± ", "\u00a0±\u00a0") in twins.to_html()
 
 
+def test_a_group_whose_loss_is_not_decided_may_still_go():
+    parts = ("block_0/attn/head_0", "block_0/attn/head_1")
+    spare = groups.Spare("the heads", parts, 2, True, False, groups.Interval(0.1, 0.2), "mean")
+    texts = together.sentences([], [spare], smallest=0.4, unit="", n_networks=3)
+    assert texts == ["Both of the heads can go together, over 3 trained networks."]
+
+
 def test_parts_in_series_are_said_to_do_one_thing():
     report = jaxformer.examine("known:induction", progress=False)
     (text,) = [x for x in report.sentences if x.startswith("Head 2 of block 0 and head 1 of")]

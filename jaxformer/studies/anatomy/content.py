@@ -75,7 +75,13 @@ class Content:
             return []
         decided = [row.effect for row in self.effects if row.is_decided]
         unit = "nats" if "nats" in self.inside.unit else ""
-        return together.sentences(decided, self.inside.spares, self.inside.smallest, unit)
+        return together.sentences(
+            decided,
+            self.inside.spares,
+            smallest=self.inside.smallest,
+            unit=unit,
+            n_networks=self.inside.networks,
+        )
 
     @property
     def undecided(self) -> str:

@@ -108,7 +108,12 @@ def combined(networks: Sequence[Together], tolerance: float) -> tuple[list[Effec
 
 
 def sentences(
-    effects: Sequence[Effect], spares: Sequence[Spare], smallest: float, unit: str
+    effects: Sequence[Effect],
+    spares: Sequence[Spare],
+    *,
+    smallest: float,
+    unit: str,
+    n_networks: int = 1,
 ) -> list[str]:
     """Sentences about groups, then about pairs, the largest numbers first.
 
@@ -117,10 +122,11 @@ def sentences(
         spares: how many parts of a group can go.
         smallest: the loss that counts as none.
         unit: "nats", or "" for differences of logits.
+        n_networks: the trainings of the network over which `spares` were combined.
     """
     together = {effect.part: effect for effect in effects if effect.method == TOGETHER}
     stated = _worth_saying(spares)
-    texts = [_in_each(spare.sentence, together[spare.name].networks) for spare in stated]
+    texts = [_in_each(spare.sentence, n_networks) for spare in stated]
     said = {spare.name for spare in stated}  # more exactly than a sum can
     found: dict[bool, list[str]] = {False: [], True: []}
     by_size = sorted(effects, key=lambda effect: -abs(effect.value))
