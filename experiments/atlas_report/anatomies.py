@@ -11,6 +11,7 @@ from experiments.atlas_report.tasks import TASKS
 from experiments.cli import flags
 from jaxformer import build
 from jaxformer.core.errors import UserError
+from jaxformer.core.settings import DataSettings
 from jaxformer.studies.anatomy import api, study, subject
 from jaxformer.studies.anatomy.report import Report
 from jaxformer.studies.anatomy.store import Store
@@ -39,16 +40,28 @@ RECALL = Recall(n_symbols=16, context=16, alpha=0.0, statistics="uniform", exclu
 NAMES = (*TASKS, *OF_CONFIGS, "recall")
 
 
+def _config(name: str) -> Any:
+    return flags.load_config(f"configs/mixit/{name}.py:scale=tiny")
+
+
 def task(name: str) -> Task:
     if name in OF_CONFIGS:
-        return build.task(flags.load_config(f"configs/mixit/{name}.py:scale=tiny"))
+        return build.task(_config(name))
     return RECALL if name == "recall" else TASKS[name]
+
+
+def data(name: str) -> DataSettings | None:
+    """The sizes of a task's data sets; None: the default ones."""
+    if name != "modular_addition":
+        return None
+    return DataSettings(**_config(name).data)  # it has 289 examples, so its sets are small
 
 
 def study_of(name: str, scale: Scale, folder: Path, seeds: int) -> study.Study:
     """The study of a task, whose members are kept in a folder."""
     sizes: dict[str, Any] = {"width": scale.width, "layers": scale.layers, "heads": scale.heads}
-    what = subject.of_task(task(name), name=name, steps=scale.steps, rates=scale.rates, **sizes)
+    sizes |= {"steps": scale.steps, "rates": scale.rates, "data": data(name)}
+    what = subject.of_task(task(name), name=name, **sizes)
     store = Store(api.members_folder(folder, what))
     return study.Study(what, table.variants(scale.layers), store, seeds)
 

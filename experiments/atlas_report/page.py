@@ -56,7 +56,7 @@ def markdown(record: Mapping[str, Any]) -> str:
     lines = [
         "# Atlas: what each part does, by task",
         "",
-        "`jaxformer atlas --write` makes this page from `results/atlas`, never by hand.",
+        "Made by `jaxformer atlas --write`, never by hand.",
         "",
         ABOUT,
         "",
