@@ -98,6 +98,13 @@ class Blockwise:
             )
             self.bases.append(states)
             self.betweens.append(between)
+        self.maps = {
+            address: stages.head_map(
+                *self.blocks.of_block(_number(address)), self.bases[0], *value.shape[2:]
+            )
+            for address, value in others.items()
+            if address.endswith(HEADS)
+        }
         embedded = embed(*self.blocks.of_block(0), tokens_BxT)
         zeros = jnp.zeros((len(embedded), len(graph.sources), *embedded.shape[1:]), embedded.dtype)
         self.start_BxSxTxN = zeros.at[:, 0].set(embedded - self.bases[0])
@@ -142,7 +149,7 @@ class Blockwise:
         return self.blocks.of_block(block)[0], writes, reads, self.metric
 
     def arguments(self, stage: Stage, repeats: int) -> tuple[Any, ...]:
-        """Returns the parameters, tokens, base of the readers, base of the output, and answers."""
+        """Returns the `arguments` of `stages`."""
         block = _block(stage)
 
         def tiled(x: jax.Array) -> jax.Array:
@@ -157,12 +164,17 @@ class Blockwise:
             written = tiled(self.others[stage.writes])
         params = self.blocks.of_block(block)[1]
         answers = None if stage.writes else Answers(*map(tiled, self.answers))
-        return params, tiled(self.tokens_BxT), tiled(base), written, answers
+        fixed = answers, self.maps.get(stage.writes)
+        return params, tiled(self.tokens_BxT), tiled(base), written, *fixed
 
 
 def _block(stage: Stage) -> int:
     """Returns the number of the block of a stage; -1 for the logits."""
-    return int(stage.writes.split("/", 1)[0].removeprefix("block_")) if stage.writes else -1
+    return _number(stage.writes) if stage.writes else -1
+
+
+def _number(address: str) -> int:
+    return int(address.split("/", 1)[0].removeprefix("block_"))
 
 
 @partial(jax.jit, static_argnames=("model", "names"))

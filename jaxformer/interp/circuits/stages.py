@@ -2,7 +2,7 @@
 
 A stage is the attention or the MLP of a block, or the logits; its network is that of one block.
 `arguments` are the network's parameters, the tokens, the base of the readers, what the nodes write
-in the base run, and the answers (the logits only).
+in the base run, the answers (the logits only), and the map from heads to the stream (attention).
 
 Shape letters: see `jaxformer.interp`.
 """
@@ -41,27 +41,37 @@ def output(
     model: Any, writes: str, metric: Metric, arguments: Arguments, values: Values
 ) -> jax.Array:
     """Returns what the nodes write beyond their base, (B, units, T, N), or the metric (B,)."""
-    params, tokens_BxT, base_BxTxN, written, answers = arguments
+    params, tokens_BxT, base_BxTxN, written, answers, map_HxDxN = arguments
     if not writes:
         scored_BxKxN = take_positions(values[LOGITS], answers.position_BxK)
         return metric(read(model, params, scored_BxKxN), answers)
-    known = addresses(model)
-    run = partial(block_output, model, params, tokens_BxT)
     zeros_BxTxN = jnp.zeros_like(base_BxTxN)
-
-    def added(**values: jax.Array) -> jax.Array:
-        """Returns what the block adds to the stream if its nodes write these values."""
-        edits = {HEADS: values.get("heads", 0.0), MLP: values.get("mlp", 0.0)}
-        edits = {name: new for name, new in edits.items() if name in known}
-        return run(zeros_BxTxN, None, 0, edits)[0]
-
     if writes == MLP:
-        return (added(mlp=values[MLP] - written) - added())[:, None]
-    heads_BxTxHxD = run(zeros_BxTxN, None, 0, values, [HEADS])[1][HEADS]
-    difference_BxTxHxD = heads_BxTxHxD - written
-    n_heads = difference_BxTxHxD.shape[2]
+        return _added(model, params, tokens_BxT, zeros_BxTxN, MLP, values[MLP] - written)[:, None]
+    heads_BxTxHxD = block_output(model, params, tokens_BxT, zeros_BxTxN, None, 0, values, [HEADS])[
+        1
+    ][HEADS]
+    return jnp.einsum("bthd,hdn->bhtn", heads_BxTxHxD - written, map_HxDxN)
 
-    def one_head(is_head_H: jax.Array) -> jax.Array:
-        return added(heads=difference_BxTxHxD * is_head_H[None, None, :, None]) - added()
 
-    return jax.vmap(one_head, out_axes=1)(jnp.eye(n_heads, dtype=difference_BxTxHxD.dtype))
+@partial(jax.jit, static_argnames=("model", "heads", "width"))
+def head_map(model: Any, params: Any, states_BxTxN: jax.Array, heads: int, width: int) -> jax.Array:
+    """Returns the linear map of each head's values to the stream, (H, D, N), of one block.
+
+    It is what the block adds if one number of one head is 1: a row for each number.
+    """
+    n_rows = heads * width
+    basis = jnp.eye(n_rows, dtype=states_BxTxN.dtype).reshape(n_rows, 1, heads, width)
+    zeros = jnp.zeros((n_rows, 1, states_BxTxN.shape[-1]), states_BxTxN.dtype)
+    tokens = jnp.zeros((n_rows, 1), jnp.int32)
+    return _added(model, params, tokens, zeros, HEADS, basis).reshape(heads, width, -1)
+
+
+def _added(model, params, tokens_BxT, zeros_BxTxN, node: str, value: jax.Array) -> jax.Array:
+    """Returns what a node adds to the stream if it writes this value instead of zero."""
+    zero = {name: 0.0 for name in (HEADS, MLP) if name in addresses(model)}
+    with_value, without = (
+        block_output(model, params, tokens_BxT, zeros_BxTxN, None, 0, edits)[0]
+        for edits in (zero | {node: value}, zero)
+    )
+    return with_value - without
