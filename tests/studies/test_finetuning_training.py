@@ -11,6 +11,7 @@ from jaxformer.models.pretrained_init import from_params
 from jaxformer.studies.finetuning.training import Trainer
 from jaxformer.studies.finetuning.updates import FULL, Update, updates_of
 from jaxformer.tasks.language import NextToken
+from jaxformer.training.population import Population
 
 DATA = DataSettings(test_size=6, validation_size=4)
 TASK = NextToken(window=16)
@@ -45,6 +46,7 @@ def trained_by_library(loaded, rules, rate):
     )
 
 
+QUICK = "queries and keys, rank 1"  # the others train two more networks each
 CASES = {
     "queries and keys, rank 1": (".*/(query|key)/kernel", "lora(1)"),
     "MLP, rank 2": (".*/mlp/.*/kernel", "lora(2)"),
@@ -55,7 +57,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [name if name == QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
+)
 def test_a_member_equals_the_training_of_the_library_with_this_rule(loaded, trainer, name):
     (update,) = [update for update in trainer.updates if update.name == name]
     tuned = trainer.train(update, 1, 3e-2)
@@ -71,16 +76,12 @@ def test_a_member_equals_the_training_of_the_library_with_this_rule(loaded, trai
 def test_an_update_changes_its_own_part_only(trainer):
     update = next(u for u in trainer.updates if u.name == "values, full")
     program = trainer._program(False)
-    member_of = paths.flatten(trainer._begin(program, update, population(0)).opt_state.is_updated)
+    member_of = paths.flatten(
+        trainer._begin(program, update, Population((0,), (1.0,))).opt_state.is_updated
+    )
     assert {path for path, updated in member_of.items() if updated.all()} == {
         f"block_{i}/attn/value/{leaf}" for i in range(3) for leaf in ("kernel", "bias")
     }
-
-
-def population(seed):
-    from jaxformer.training.population import Population
-
-    return Population((seed,), (1.0,))
 
 
 def test_updates_have_names_counts_and_thirds(loaded):

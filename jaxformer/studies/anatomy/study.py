@@ -267,7 +267,7 @@ class Study:
 
 
 class Plan(Protocol):
-    """What `run` needs of a study; that of a fine-tuning (`studies.finetuning`) is another one."""
+    """A study, as `run` needs it; that of a fine-tuning (`studies.finetuning`) is another one."""
 
     def stages(self) -> Iterator[list[Member]]: ...
 

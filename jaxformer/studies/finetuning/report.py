@@ -26,7 +26,7 @@ NOTHING_DECIDED = "Nothing is decided yet: more seeds or texts are needed."
 
 @dataclass(frozen=True, eq=False)
 class FinetuningReport:
-    """What a model gains on a text, and which updates keep the gain.
+    """The gain of a model on a text, and the updates that keep it.
 
     Attributes:
       name: the model and the text.
@@ -44,7 +44,7 @@ class FinetuningReport:
 
     @property
     def opening(self) -> str:
-        """What fine-tuning gains, in a sentence."""
+        """The gain of training everything, in a sentence."""
         table = self.comparisons
         return (
             f"Training everything lowers {table.before} bits per byte to {table.whole.score} "

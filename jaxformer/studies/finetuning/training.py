@@ -187,7 +187,7 @@ class Trainer:
         return self._program(False).setup.evaluation()
 
     def _scores(self, params: Any) -> tuple[list[float], float]:
-        """What each test text adds to the score, and the score on the validation texts."""
+        """The part of the score that each test text adds, and the score on the validation texts."""
         params = adapters.effective(params)
         test, validation = (
             _contributions(self._evaluate(params, {}, batch))
@@ -202,7 +202,7 @@ def warmup(steps: int) -> int:
 
 
 def _contributions(scores: Mapping[str, Any]) -> np.ndarray:
-    """What each text adds to the bits per byte of all texts.
+    """The part that each text adds to the bits per byte of all texts.
 
     A text counts by its bytes, as in the metric of a run: sum(w x) / sum(w) is the mean of these.
     """
