@@ -141,11 +141,11 @@ def draw_finetuned_parts(arrays: dict[str, Any]) -> Any:
     axis.axvline(1, color="grey", lw=0.8)
     axis.axvline(0, color="grey", lw=0.8)
     axis.set_yticks(y, [str(name) for name in arrays["names"]])
-    axis.set(xlabel="share of the gain of training everything", ylim=(-0.6, len(y) - 0.4))
+    axis.set(xlabel="share of the gain", ylim=(-0.6, len(y) - 0.4))
     plots.add_finding(
         figure,
         "What a small update keeps of the gain",
-        "0: the model as loaded; 1: everything trained. Bars: 95 % intervals over seeds and texts.",
+        "0: the model as loaded. 1: everything trained. Bars: 95 % intervals over seeds and texts.",
     )
     return figure
 
