@@ -1,10 +1,12 @@
 """The compiled programs of a fine-tuning study train each update as `jaxformer.train` does."""
 
+import jax
 import numpy as np
 import pytest
 
 import jaxformer
-from jaxformer.core import paths
+from jaxformer.core import adapters, paths
+from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DataSettings, TrainSettings
 from jaxformer.models.pretrained import tiny
 from jaxformer.models.pretrained_init import from_params
@@ -102,3 +104,12 @@ def test_a_part_that_a_model_lacks_is_no_update(loaded):
     names = [update.name for update in updates_of(paths.unflatten(without))]
     assert not [name for name in names if name.startswith("biases")]
     assert Update("values", ".*/value/.*").method == "full"
+
+
+def test_a_model_with_adapters_must_be_merged_first(loaded):
+    model, params = loaded
+    kernel = "block_0/attn/query/kernel"
+    adapted = adapters.add(params, {kernel: adapters.Lora(2)}, jax.random.key(0))
+    settings = TrainSettings(batch_size=2, steps=5, members="vmap")
+    with pytest.raises(UserError, match=f"leave out the adapter of {kernel}: merge it first"):
+        Trainer(model, adapted, TASK, updates_of(params, (1,)), DATA, settings)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,9 @@ class FinetuningReport:
         sentences = self.sentences or [NOTHING_DECIDED]
         table = aligned([COLUMNS, *self.lines()])
         return "\n\n".join([self.opening, table, "\n".join(sentences)])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def to_csv(self, file: str | Path | None = None) -> str:
         """Returns the updates as CSV; writes `file`, if given."""

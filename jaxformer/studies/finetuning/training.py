@@ -90,6 +90,7 @@ class Trainer:
         data: DataSettings,
         settings: TrainSettings,
     ):
+        adapters.check_merged(params, "", "an anatomy of a fine-tuning")
         self.model, self.params, self.task, self.updates = model, params, task, updates
         self.settings = settings
         self.source = make_source(task, data, settings.batch_size)
