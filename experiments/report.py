@@ -9,7 +9,8 @@
   --page=FILE    writes FILE with findings and ledger, and FILE_PAPER.html for each paper
   --csv=FILE     writes one table with a line for each number of each row
   --tables=DIR   writes a CSV and a LaTeX table for each row
-  --write        writes the Markdown pages of a clone: RESULTS.md, docs/results, README.md
+  --write        writes the Markdown pages of a clone: RESULTS.md, README.md, results/README.md,
+                 docs/results and the table of docs/findings.md
   --check        exits 1 if these pages are out of date
 
 With --page, --csv and --tables:
@@ -47,6 +48,7 @@ from experiments.site import (
     markdown,
     opening,
     paper_pages,
+    record_index,
     results_pages,
 )
 from jaxformer.core.errors import UserError, one_line
@@ -236,6 +238,7 @@ def render(records: list[Record], problems: list[str]) -> dict[str, str]:
     pages = {
         "RESULTS.md": results_pages.results(rows, records, problems),
         "README.md": markdown.readme((WORKSPACE / "README.md").read_text(), rows),
+        record_index.PLACE: record_index.page(rows),
     }
     findings = (WORKSPACE / "docs/findings.md").read_text()
     pages["docs/findings.md"] = markdown.findings(findings, rows, verdict_table)
