@@ -10,7 +10,7 @@ from experiments.site.paper_pages import Trend, Trends
 
 
 def trends(folder: Path) -> Trends:
-    """The ladders of each row; {} without a plan in the folder.
+    """The ladders of each row of which a size was run; {} without a plan in the folder.
 
     Args:
       folder: where PLAN.json and the records are.
@@ -22,6 +22,8 @@ def trends(folder: Path) -> Trends:
     plan.check(planned, LADDERS)
     found: dict[tuple[str, str], list[Trend]] = {}
     for judged in runs.judge_all(planned, LADDERS, folder / "records", folder / "runs"):
+        if not any(m.counts for m in judged.measured):
+            continue  # a plan says nothing about the effect
         paper, _, row = judged.ladder.row.partition(": ")
         found.setdefault((paper, row), []).append(
             Trend(f"{judged.ladder.parameter}: {judged.ladder.rule}", _state(judged))
