@@ -48,6 +48,7 @@ from experiments.site import (
     markdown,
     opening,
     paper_pages,
+    paper_summaries,
     results_pages,
 )
 from jaxformer.core.errors import UserError, one_line
@@ -273,6 +274,9 @@ def render(records: list[Record], problems: list[str]) -> dict[str, str]:
         paper_rows = [row for row in rows if row.paper.key == key]
         page = paper_pages.paper_page(paper, paper_rows, by_paper[key], trends)
         pages[f"{results_pages.FOLDER}/{key}.md"] = page
+        name = f"docs/papers/{key}.md"
+        text = (WORKSPACE / name).read_text()
+        pages[name] = paper_summaries.with_verdicts(text, paper_rows)
     return pages
 
 
