@@ -1,6 +1,5 @@
 """Completes the pages of the site: adds generated parts, removes links to files outside docs/."""
 
-import functools
 import json
 import re
 import sys
@@ -10,10 +9,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))  # the tests load this file alone
 
 import site_figures
+import site_rows
 
-from experiments.confirmation import published
-from experiments.ledger.ledger import Row, ledger
-from experiments.ledger.read import load
 from experiments.ledger.record import Record
 from experiments.ledger.rules import SHOWN
 from experiments.papers import PAPERS
@@ -147,15 +144,7 @@ def complete(name: str, text: str) -> str:
 
 
 def _thumbnail(paper: str, item: str) -> str:
-    return site_figures.raw(thumbnail(_rows()[paper, item]))
-
-
-@functools.cache
-def _rows() -> dict[tuple[str, str], Row]:
-    """The rows of the ledger by paper and name."""
-    rows = ledger(PAPERS, load(ROOT / "results")[0])
-    rows = published.with_confirmations(rows, ROOT / "confirmation")
-    return {(row.paper.key, row.item.name): row for row in rows}
+    return site_figures.raw(thumbnail(site_rows.rows()[paper, item]))
 
 
 def _inside(link: re.Match, page: Path) -> str:

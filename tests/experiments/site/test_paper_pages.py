@@ -73,9 +73,11 @@ def test_a_section_shows_the_decision_and_the_command_that_repeats_it(published_
             )
 
 
-def test_the_site_draws_the_numbers_of_each_section(monkeypatch):
+def test_the_site_draws_the_numbers_of_each_section(monkeypatch, published_rows):
     monkeypatch.syspath_prepend(ROOT / "docs")
     site_pages = importlib.import_module("site_pages")
+    judged = {(row.paper.key, row.item.name): row for row in published_rows}
+    monkeypatch.setattr(site_pages.site_rows, "rows", lambda: judged)
     text = (ROOT / "docs/results/random_attention.md").read_text()
     made = site_pages.complete("results/random_attention", text)
     assert made.count('<svg class="thumbnail"') == text.count("<!-- thumbnail: ") > 3
