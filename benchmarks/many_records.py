@@ -44,7 +44,7 @@ def main(n: int) -> None:
 
 def copy_records(folder: Path, n: int) -> None:
     """Writes n records: those of results/, then copies of them with other seeds."""
-    files = sorted(write.RESULTS.glob("*.json"))
+    files = sorted(write.RESULTS.rglob("*.json"))
     for i, file in itertools.islice(enumerate(itertools.cycle(files)), n):
         content = json.loads(file.read_text())
         if i >= len(files):

@@ -13,6 +13,7 @@ import site_statements
 from experiments.cli import flags
 from experiments.ledger import headline
 from experiments.ledger.ledger import Row
+from experiments.ledger.record import run_name
 from experiments.papers import PAPERS
 from experiments.site.section import verdict_chip
 from jaxformer.report.html import folded
@@ -25,7 +26,7 @@ PAPER_OF_FOLDER = {"text": "mixit"}  # {folder of configs: paper}, for configs t
 class Figure(NamedTuple):
     """A recorded figure."""
 
-    name: str  # the name of its file without the suffix
+    name: str  # the name of its page
     paper: str  # a key of PAPERS
     picture: Path
     record: dict[str, Any]
@@ -66,12 +67,13 @@ class Figure(NamedTuple):
 def figures() -> tuple[Figure, ...]:
     """Returns the recorded figures in the order of papers and configs."""
     all_figures, papers = [], _paper_of_config()
-    for picture in sorted((ROOT / "results").glob("*.png")):
+    for picture in sorted((ROOT / "results").rglob("*.png")):
         record = json.loads(picture.with_suffix(".json").read_text())
         file = record["config_file"].partition(":")[0]
         folder = Path(file).parts[1]
         paper = papers.get(file) or PAPER_OF_FOLDER.get(folder, folder)
-        all_figures.append(Figure(picture.stem, paper, picture, record))
+        name = run_name(record["config"], record["config_hash"])
+        all_figures.append(Figure(name, paper, picture, record))
     order = [*PAPERS]
     return tuple(sorted(all_figures, key=lambda figure: (order.index(figure.paper), figure.name)))
 
@@ -136,7 +138,7 @@ def pages(app: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
             "Hash of the config": f"<code>{escape(record['config_hash'])}</code>",
             "Seeds": ", ".join(map(str, record["seeds"])),
             "CPU seconds": f"{record['seconds'].get('cpu', 0):.0f}",
-            "Record": f"<code>results/{figure.name}.json</code>",
+            "Record": f"<code>{figure.picture.with_suffix('.json').relative_to(ROOT)}</code>",
         }
         rows = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts.items())
         results = f"../results/{figure.paper}.html"

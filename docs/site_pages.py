@@ -73,8 +73,8 @@ CARDS = (
 )
 # {explorer: (the name of the record with its measured points, the function that draws it)}
 EXPLORERS = {
-    "phase": ("two_failure_modes-fig1_trainability-small", explore.phase_diagram),
-    "order": ("attention_paths-order_parameter-paper", explore.order_parameter),
+    "phase": ("two_failure_modes/fig1_trainability", explore.phase_diagram),
+    "order": ("attention_paths/order_parameter", explore.order_parameter),
 }
 # The sidebar, at most 25 links. The pages below one of these unfold where it is open.
 CONTENTS = {
@@ -170,8 +170,8 @@ def cards() -> str:
 
 def explorer(kind: str) -> str:
     """Returns the charts, their data and their scripts as a block of HTML."""
-    stem, draw = EXPLORERS[kind]
-    file = next((ROOT / "results").glob(f"{stem}-*.json"))
+    config, draw = EXPLORERS[kind]
+    (file,) = (ROOT / "results" / config).glob("*.json")
     record = Record.from_json(json.loads(file.read_text()), table=file.with_suffix(".csv"))
     folder = Path(explore.__file__).parent
     scripts = [f"<script>{(folder / name).read_text()}</script>" for name in explore.SCRIPTS]

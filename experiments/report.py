@@ -9,7 +9,8 @@
   --page=FILE    writes FILE with findings and ledger, and FILE_PAPER.html for each paper
   --csv=FILE     writes one table with a line for each number of each row
   --tables=DIR   writes a CSV and a LaTeX table for each row
-  --write        writes the pages of a clone: RESULTS.md, docs/results, README.md, verdicts.json
+  --write        writes the pages of a clone: RESULTS.md, README.md, results/README.md,
+                 docs/results, docs/papers, the table of docs/findings.md, a wheel's verdicts
   --check        exits 1 if these pages are out of date
 
 With --page, --csv and --tables:
@@ -49,6 +50,7 @@ from experiments.site import (
     opening,
     paper_pages,
     paper_summaries,
+    record_index,
     results_pages,
 )
 from jaxformer.core.errors import UserError, one_line
@@ -259,6 +261,7 @@ def render(records: list[Record], problems: list[str]) -> dict[str, str]:
     pages = {
         "RESULTS.md": results_pages.results(rows, records, problems),
         "README.md": markdown.readme((WORKSPACE / "README.md").read_text(), rows),
+        record_index.PLACE: record_index.page(rows),
     }
     findings = (WORKSPACE / "docs/findings.md").read_text()
     pages["experiments/verdicts.json"] = shipped.as_text(

@@ -44,10 +44,12 @@ from jaxformer.training.arguments import (
 )
 from jaxformer.training.callbacks import Callback
 from jaxformer.training.cost.memory import state_bytes
+from jaxformer.training.phases import Phase, make_phases
 from jaxformer.training.population import Population
 from jaxformer.training.run import train_phases
 from jaxformer.training.run_view import Run, run_of
-from jaxformer.training.setup import Phase, adapted_shapes, make_phases, make_setup
+from jaxformer.training.setup import make_setup
+from jaxformer.training.shapes import adapted_shapes
 from jaxformer.training.user_optimizer import check_learning_rate
 
 Rules = Iterable[tuple[str, str]]

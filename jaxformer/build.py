@@ -37,8 +37,9 @@ from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import Data, Source, make_source
 from jaxformer.tasks.task import Task
 from jaxformer.tasks.text import CausalText, MaskedText
+from jaxformer.training.phases import Phase, make_phases
 from jaxformer.training.population import Population, population
-from jaxformer.training.setup import Phase, Setup, make_phases, make_setup
+from jaxformer.training.setup import Setup, make_setup
 
 TASKS: dict[str, type[Task]] = {
     "addition": DecimalAddition,

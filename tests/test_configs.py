@@ -14,7 +14,7 @@ from experiments.papers.outcome import settings_of
 from experiments.recipes import measure, oneshot, posterior, recall, solve
 from jaxformer import build
 from jaxformer.core.paths import flatten
-from jaxformer.training.setup import trained_share
+from jaxformer.training.phases import trained_share
 from tests.choices import cells, choices
 from tests.helpers import failures
 

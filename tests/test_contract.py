@@ -9,10 +9,14 @@ command are compared with `reference/contract.json`. A deliberate change writes 
 import hashlib
 import importlib
 import json
+import runpy
+import sys
 from pathlib import Path
 
+import pytest
+
 from docs.generate import COMMANDS, parser_of
-from experiments.cli.flags import WORKSPACE
+from experiments.cli.flags import ROOT, WORKSPACE
 from experiments.ledger import read
 from experiments.ledger.ledger import Row, ledger
 from experiments.papers import PAPERS
@@ -87,7 +91,18 @@ def test_no_command_lost_an_option():
     assert not {name: names for name, names in lost.items() if names}
 
 
+@pytest.mark.parametrize(
+    "script", ["tests.test_contract", "theory.rem.make_tables", "experiments.site.build_table"]
+)
+def test_help_of_a_script_without_options_writes_no_file(script, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [script, "--help"])
+    with pytest.raises(SystemExit, match=f"python -m {script}"):
+        runpy.run_path(str(ROOT / f"{script.replace('.', '/')}.py"), run_name="__main__")
+
+
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        sys.exit(__doc__)  # there are no options
     rows = ledger(PAPERS, read.load(WORKSPACE / "results")[0])
     content = {"claims": claims(), "verdicts": verdicts(rows), "options": options()}
     REFERENCE.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")

@@ -1,5 +1,6 @@
 """Draws the figures of the notes: `python docs/notes/figures.py` writes them into this folder."""
 
+import sys
 from pathlib import Path
 
 import jax
@@ -135,4 +136,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        sys.exit(__doc__)  # there are no options
     main()

@@ -28,7 +28,7 @@ SEED_FIELDS = ("seed", "n_seeds")  # overrides that may differ between records o
 def load(folder: Path) -> tuple[list[Record], list[str]]:
     """Returns the usable records, and a line for each record that cannot be used."""
     records, problems = [], []
-    for file in sorted(folder.glob("*.json")):
+    for file in sorted(folder.rglob("*.json")):
         try:
             content = validate_record.content(file)
             curve_file = companion(file, ".curves.csv")
@@ -36,7 +36,7 @@ def load(folder: Path) -> tuple[list[Record], list[str]]:
             files = {"figure": companion(file, ".png"), "table": companion(file, ".csv")}
             records.append(_record(content, logged_curves, file, files, problems))
         except Exception as error:  # a foreign file may raise anything and must not stop the rest
-            problems.append(_problem(file.name, error))
+            problems.append(_problem(str(file.relative_to(folder)), error))
     return records, problems
 
 

@@ -1,9 +1,11 @@
 """Writes the record of a finished run into results/.
 
-results/NAME.json         metrics, config, environment       (always)
-results/NAME.curves.csv   training curves, thinned           (if it trained)
-results/NAME.png          figure                             (if it drew one)
-results/NAME.csv          arrays of the figure, thinned      (if it drew one)
+PLACE.json         metrics, config, environment       (always)
+PLACE.curves.csv   training curves, thinned           (if it trained)
+PLACE.png          figure                             (if it drew one)
+PLACE.csv          arrays of the figure, thinned      (if it drew one)
+
+`places.py` says what PLACE is.
 """
 
 import datetime
@@ -19,7 +21,8 @@ import numpy as np
 
 from experiments.cli.flags import WORKSPACE
 from experiments.ledger import curves, validate_record
-from experiments.ledger.record import SCHEMA, run_name
+from experiments.ledger.places import place
+from experiments.ledger.record import SCHEMA
 from jaxformer.core.errors import UserError, one_line
 from jaxformer.io import npz_store
 from jaxformer.io.atomic_files import dumps, write_atomically
@@ -40,9 +43,8 @@ MAX_COLOURS = 20_000  # a picture with more colours, such as a photo, gets no pa
 
 def write_record(workdir: Workdir) -> Path:
     """Writes the record and its companion files; returns the record's path."""
-    config = workdir.read("config.json")
-    file = record_file(config["config"], config["config_hash"])
-    file.parent.mkdir(exist_ok=True)
+    file = record_file(workdir.read("config.json"))
+    file.parent.mkdir(parents=True, exist_ok=True)
     if (workdir / "figure.png").exists():
         write_atomically(companion(file, ".png"), smallest_png(workdir / "figure.png"))
     if (workdir / "arrays.npz").exists():
@@ -54,9 +56,18 @@ def write_record(workdir: Workdir) -> Path:
     return file
 
 
-def record_file(config: Mapping[str, Any], config_hash: str) -> Path:
-    """Returns the path of the record of a config."""
-    return RESULTS / f"{run_name(config, config_hash)}.json"
+def record_file(run: Mapping[str, Any]) -> Path:
+    """The file of a run's record: the one that is there already, else its place.
+
+    Args:
+      run: the content of the run's config.json.
+    """
+    return recorded(run["config_hash"]) or RESULTS / f"{place(run)}.json"
+
+
+def recorded(config_hash: str) -> Path | None:
+    """The record of a config wherever it lies below results/, or None."""
+    return next(iter(sorted(RESULTS.rglob(f"*-{config_hash}.json"))), None)
 
 
 def companion(file: Path, suffix: str) -> Path:

@@ -12,9 +12,10 @@ from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.io.run_folder import MemoryWorkdir
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import Batch
+from jaxformer.training.phases import Phase
 from jaxformer.training.population import population
 from jaxformer.training.run import train_phases
-from jaxformer.training.setup import Phase, make_setup
+from jaxformer.training.setup import make_setup
 
 
 class Fitted(NamedTuple):

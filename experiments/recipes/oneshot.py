@@ -32,9 +32,9 @@ from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.progress import Interrupt, Stopwatch
 from jaxformer.tasks.oneshot import Episodes, OneShot, episodes
 from jaxformer.training.cost import memory
+from jaxformer.training.phases import Phase
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained, train_phases
-from jaxformer.training.setup import Phase
 
 
 def run(config, workdir: Workdir) -> int:

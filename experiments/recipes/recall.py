@@ -26,8 +26,8 @@ from jaxformer import build, surgery
 from jaxformer.core.errors import UserError
 from jaxformer.io.run_folder import Workdir
 from jaxformer.training.cost import memory
+from jaxformer.training.phases import Phase
 from jaxformer.training.run import train_phases
-from jaxformer.training.setup import Phase
 
 
 def run(config, workdir: Workdir) -> int:

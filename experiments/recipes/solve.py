@@ -50,6 +50,7 @@ FIGURES: dict[str, str] = {
     "paths_order_parameter": "attention_paths.accuracy:order_parameter",
     "paths_robustness": "attention_paths.accuracy:robustness",
     "associations_allocation": "associations.allocation:allocation",
+    "associations_bounds": "associations.bounds:bounds",
     "associations_chosen_layer": "associations.chosen_layer:chosen_layer",
     "associations_gsm8k": "associations.gsm8k:gsm8k",
     "associations_lemmas": "associations.lemmas:lemmas",

@@ -13,9 +13,9 @@ from jaxformer import build
 from jaxformer.io.run_folder import Workdir
 from jaxformer.planning import prediction
 from jaxformer.training.cost import memory
+from jaxformer.training.phases import Phase
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained, train_phases
-from jaxformer.training.setup import Phase
 
 Finish = Callable[[Trained, Result], Result]
 

@@ -66,11 +66,10 @@ def update_records(outcome: Outcome, run: PlannedRun, papers: Mapping[str, Paper
 
 def delete_replaced_records(run: PlannedRun, job: Job) -> None:
     """Deletes records of the same cell with fewer seeds or of an earlier config."""
-    saved = Workdir(job.workdir).read("config.json")
-    new_record = write.record_file(saved["config"], saved["config_hash"])
+    new_record = write.recorded(Workdir(job.workdir).read("config.json")["config_hash"])
     for record in run.replaces:
-        old_record = write.record_file(record.config, record.config_hash)
-        if old_record != new_record and new_record.exists():
+        old_record = write.recorded(record.config_hash)
+        if new_record and old_record and old_record != new_record:
             for suffix in write.SUFFIXES:
                 write.companion(old_record, suffix).unlink(missing_ok=True)
-            print(f"  replaces {old_record.name}")
+            print(f"  replaces {old_record.relative_to(write.RESULTS)}")

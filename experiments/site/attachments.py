@@ -47,8 +47,11 @@ class Attachments:
         return f'<script type="text/plain" id="files">{text}</script>'
 
     def record(self, record: Record) -> str:
-        """Returns a record's name, linked to its file or run folder."""
-        return self._link(record.where, record.where, tables.commit(record))
+        """A record's name, linked to its file or run folder.
+
+        The link leads to the newest commit, because a record is committed after its run.
+        """
+        return self._link(record.where, record.where, "HEAD")
 
     def config(self, record: Record) -> str:
         """Returns a config with its arguments; only files of configs/ are linked."""

@@ -7,6 +7,7 @@ test accuracy that it predicts, for the data set of configs/attention_paths/orde
 """
 
 import json
+import sys
 from pathlib import Path
 
 import jax
@@ -42,5 +43,7 @@ def table(widths: list[int]) -> dict:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        sys.exit(__doc__)  # there are no options
     write_atomically(FILE, (json.dumps(table(WIDTHS)) + "\n").encode())
     print(f"wrote {FILE.name}: {len(WIDTHS)} widths")

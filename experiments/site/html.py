@@ -1,11 +1,9 @@
 """The HTML pages: an index with findings and ledger, and a page for each paper.
 
-Each page works without a network and without other files. A content security policy allows only the
-scripts and the style sheet of this folder, by their hashes.
+Each page works without a network and without other files, because style sheet and scripts of this
+folder are inside it.
 """
 
-import base64
-import hashlib
 import re
 from collections import Counter
 from html import escape
@@ -19,14 +17,8 @@ from experiments.site import explore, figures
 from experiments.site.attachments import Attachments, with_papers
 from experiments.site.opening import Opening, how_to_read, of_rows, opening, paper_id
 from experiments.site.overview import overview
-from experiments.site.section import (
-    folded,
-    record_reference,
-    run_details,
-    section,
-    table,
-    verdict_chip,
-)
+from experiments.site.section import record_reference, run_details, section, verdict_chip
+from jaxformer.report.html import document, folded, table
 
 # In this order, because media queries of page.css override rules of charts.css.
 STYLES = ("charts.css", "page.css")
@@ -98,10 +90,14 @@ def pages(
     main = {file: "\n".join(parts) for file, parts in sections.items()}
     titles = {file_of_paper[key]: paper.title for key, paper in papers.items()} | {index: title}
     home_of_anchor = {anchor: file for file, text in main.items() for anchor in ID.findall(text)}
+    style, scripts = "".join(map(_read, STYLES)), [*map(_read, SCRIPTS)]
+
+    def body(file: str, text: str) -> str:
+        contents, sections = (_linked(part, file, home_of_anchor) for part in (nav, text))
+        return f"{contents}\n<main>\n{sections}\n</main>\n{attachments[file].packed()}"
+
     return {
-        file: f"{_head(titles[file])}<body>\n{_linked(nav, file, home_of_anchor)}\n"
-        f"<main>\n{_linked(text, file, home_of_anchor)}\n</main>\n"
-        f"{attachments[file].packed()}\n{_scripts()}"
+        file: document(titles[file], body(file, text), style, scripts)
         for file, text in main.items()
     }
 
@@ -109,6 +105,10 @@ def pages(
 def page(*args, **options) -> str:
     """Returns all sections as one page (see `pages`)."""
     return pages("page", *args, split=False, **options)["page.html"]
+
+
+def _read(name: str) -> str:
+    return Path(__file__).with_name(name).read_text()
 
 
 def _paper_head(paper: Paper, rows: list[Row], heading: str) -> list[str]:
@@ -127,34 +127,6 @@ def _linked(text: str, file: str, home_of_anchor: dict[str, str]) -> str:
         return match[0] if home == file else f'href="{home}#{match[1]}"'
 
     return ANCHOR_LINK.sub(link, text)
-
-
-def _head(title: str) -> str:
-    style = "".join(Path(__file__).with_name(name).read_text() for name in STYLES)
-    allowed = " ".join(f"'sha256-{_sha256(text)}'" for text in _script_texts())
-    policy = f"default-src 'none'; img-src data:; style-src 'sha256-{_sha256(style)}'; "
-    policy += f"script-src {allowed}; base-uri 'none'; form-action 'none'"
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n"
-        '<link rel="icon" href="data:,">\n'
-        f"<style>{style}</style>\n</head>\n"
-    )
-
-
-def _scripts() -> str:
-    return "".join(f"<script>{text}</script>\n" for text in _script_texts()) + "</body>\n</html>\n"
-
-
-def _script_texts() -> list[str]:
-    """Returns the scripts of the page in their order."""
-    return [Path(__file__).with_name(name).read_text() for name in SCRIPTS]
-
-
-def _sha256(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _contents(
@@ -235,7 +207,7 @@ def _environments(records: list[Record]) -> list[str]:
         [*map(escape, environment), str(commits.total()), escape(_by_commit(commits))]
         for environment, commits in commits_of.items()
     ]
-    return ['<h2 id="environments">Environments</h2>', table(heads, body, right=("records",))]
+    return ['<h2 id="environments">Environments</h2>', table(heads, body, ("records",), "cards")]
 
 
 def _by_commit(counts: Counter[str]) -> str:

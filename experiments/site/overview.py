@@ -9,7 +9,8 @@ from experiments.ledger import headline, requirement, rules, summary, tables
 from experiments.ledger.item import Paper
 from experiments.ledger.ledger import Row
 from experiments.site.opening import paper_id
-from experiments.site.section import finding_texts, flag_chip, table, verdict_chip, with_code
+from experiments.site.section import finding_texts, flag_chip, verdict_chip, with_code
+from jaxformer.report.html import table
 
 KINDS = ("table", "figure", "equation", "theorem", "section")
 # First word of an item's name -> its kind; other items are sections and appendices.
@@ -40,7 +41,7 @@ def overview(rows: list[Row], papers: Mapping[str, Paper]) -> list[str]:
     return [
         '<h2 id="ledger">The ledger</h2>',
         f"<p>{escape(_sentences(rows))}</p>",
-        table(("paper", *rules.SHOWN), counts, rules.SHOWN),
+        table(("paper", *rules.SHOWN), counts, rules.SHOWN, "cards"),
         _filters(rows, papers),
         f'<table class="ledger"><thead><tr>{heads}</tr></thead>{"".join(bodies)}</table>',
     ]

@@ -1,6 +1,5 @@
 """HTML section of a ledger row: claim, rules, numbers, figures and runs."""
 
-from collections.abc import Collection, Iterable, Sequence
 from html import escape
 
 from experiments.ledger import headline, requirement, tables
@@ -10,6 +9,7 @@ from experiments.ledger.rules import NOT_RUN, Finding
 from experiments.site import figures, groups
 from experiments.site.attachments import Attachments
 from experiments.site.why import why
+from jaxformer.report.html import folded, table
 
 # Columns of numbers, which are right-aligned.
 NUMBERS = ("published", "measured", "n", "baseline")
@@ -166,40 +166,6 @@ def _numbers(row: Row, attached: Attachments) -> list[str]:
     buttons = f"{attached.save(f'{name}.csv', csv)} {attached.save(f'{name}.tex', tex)}"
     numbers = table(heads, body, NUMBERS, "cards cells")
     return ["" if has_metric_column else caption, numbers, f'<p class="saves">{buttons}</p>']
-
-
-def table(
-    heads: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    right: Collection[str] = (),
-    kind: str = "cards",
-) -> str:
-    """Returns a table of HTML cells; columns named in `right` are right-aligned.
-
-    On a narrow screen each row is a card, whose labels come from `data-label`. For the kind "cells"
-    the style sheet has the labels.
-    """
-    has_css_labels = "cells" in kind
-    sides = [' class="n"' if name in right and not has_css_labels else "" for name in heads]
-    head = "".join(
-        f'<th scope="col"{side}>{name}</th>' for side, name in zip(sides, heads, strict=True)
-    )
-    marks = [
-        side if has_css_labels else f'{side} data-label="{name}"'
-        for side, name in zip(sides, heads, strict=True)
-    ]
-    body = "".join(
-        f'<tr><th scope="row">{cells[0]}</th>'
-        + "".join(f"<td{mark}>{cell}</td>" for mark, cell in zip(marks[1:], cells[1:], strict=True))
-        + "</tr>"
-        for cells in rows
-    )
-    return f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-
-
-def folded(head: str, body: str) -> str:
-    """Returns a collapsed block."""
-    return f"<details><summary>{head}</summary>{body}</details>"
 
 
 def _measured(line: tables.Line) -> str:

@@ -26,8 +26,8 @@ from jaxformer.training.cost.memory import (
     program_bytes,
 )
 from jaxformer.training.loop import fit
+from jaxformer.training.phases import Phase
 from jaxformer.training.session import CHECKPOINTS
-from jaxformer.training.setup import Phase
 
 ASSUMED_MATMUL_SHARE = 0.4  # speed of unmeasured steps, relative to a large matrix product
 MEASURE_SECONDS = 2.0  # time spent on timed steps

@@ -34,15 +34,10 @@ from jaxformer.tasks.heldout import Drawn
 from jaxformer.training.callbacks import Callback
 from jaxformer.training.cost import memory
 from jaxformer.training.loop import fit
+from jaxformer.training.phases import Phase, phase_of_checkpoint, repartition, trained_share
 from jaxformer.training.result import Result
 from jaxformer.training.session import Session
-from jaxformer.training.setup import (
-    Phase,
-    Setup,
-    phase_of_checkpoint,
-    repartition,
-    trained_share,
-)
+from jaxformer.training.setup import Setup
 from jaxformer.training.step import TrainState
 
 

@@ -1,11 +1,6 @@
-"""Setup: the parts of a run (task, model, data, ..) and the step functions made of them.
+"""Setup: the parts of a run (task, model, data, ..) and the step functions made of them."""
 
-A run trains in phases. Each phase is a setup with its own partition, and ends at a step.
-"""
-
-import contextlib
-import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,13 +9,12 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from jaxformer.core import adapters, paths, sharding
+from jaxformer.core import adapters, sharding
 from jaxformer.core.adapters import Lora
 from jaxformer.core.config_fields import is_x64_on
 from jaxformer.core.errors import UserError
-from jaxformer.core.partition import FROZEN, Partition
+from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DeviceSettings, TrainSettings
-from jaxformer.io.checkpoint_writer import flatten_state, unflatten_state
 from jaxformer.models.pretrained_init import FromParams
 from jaxformer.tasks.chunked_loss import check_head, deferred_logits
 from jaxformer.tasks.disk import DiskFeed, OnDisk
@@ -28,6 +22,8 @@ from jaxformer.tasks.source import Data, check_stream
 from jaxformer.tasks.task import Task
 from jaxformer.training import probes
 from jaxformer.training.population import Population
+from jaxformer.training.random_kernel import random_numbers_by_kernel
+from jaxformer.training.shapes import adapters_of, check_adapters_are_read, shapes_of
 from jaxformer.training.step import (
     AXES,
     TrainState,
@@ -37,7 +33,6 @@ from jaxformer.training.step import (
     member_state,
 )
 
-KERNEL_FLAG = "jax_threefry_gpu_kernel_lowering"  # of jax.config; it changes programs of GPUs only
 # Evaluation computes at most so many examples and logits at once, to limit its memory.
 MAX_EVALUATION_EXAMPLES = 250
 MAX_EVALUATION_LOGITS = 2**28
@@ -156,34 +151,6 @@ class Setup(NamedTuple):
         return batch_at
 
 
-@contextlib.contextmanager
-def random_numbers_by_kernel(is_on: bool) -> Iterator[None]:
-    """Draws random numbers on a GPU by a kernel instead of some 200 operations for each parameter.
-
-    The bits are the same, and the program of the initial state of 12 blocks compiles in 5 instead
-    of 44 CPU seconds. XLA cannot split the kernel, so each device of a mesh would draw everything.
-    """
-    before = getattr(jax.config, KERNEL_FLAG)
-    jax.config.update(KERNEL_FLAG, before or is_on)
-    try:
-        yield
-    finally:
-        jax.config.update(KERNEL_FLAG, before)
-
-
-def shapes_of(model: Any, task: Task) -> Any:
-    """Returns the shapes of a model's parameters; nothing is computed."""
-    try:
-        return _parameter_shapes(model, task)
-    except TypeError:  # a user's model or task may have no hash
-        return _parameter_shapes.__wrapped__(model, task)
-
-
-@functools.lru_cache(maxsize=64)
-def _parameter_shapes(model: Any, task: Task) -> Any:
-    return jax.eval_shape(lambda key: model.init(key, task.blank())["params"], jax.random.key(0))
-
-
 def make_setup(
     task: Task,
     model: Any,
@@ -234,141 +201,10 @@ def make_setup(
     return setup
 
 
-def adapters_of(shapes: Any, partitions: Iterable[Partition]) -> dict[str, Lora]:
-    """The adapters of all phases together: a phase trains parameters, but adds none.
-
-    Args:
-        shapes: the shapes of the parameters without adapters.
-        partitions: the partitions of the phases.
-
-    Raises:
-        UserError: two phases give one kernel different adapters.
-    """
-    loras: dict[str, Lora] = {}
-    for partition in partitions:
-        for path, lora in partition.adapters(shapes).items():
-            if loras.setdefault(path, lora) != lora:
-                raise UserError(
-                    f"two phases give {path} different adapters, {loras[path]} and {lora}: an "
-                    "adapter keeps its rank and scale during a run."
-                )
-    return loras
-
-
-def adapted_shapes(model: Any, task: Task, partitions: Iterable[Partition]) -> Any:
-    """The shapes of a model's parameters with the adapters of these partitions."""
-    shapes = shapes_of(model, task)
-    return adapters.add_shapes(shapes, adapters_of(shapes, partitions))
-
-
 def with_adapters(setup: Setup, partitions: Iterable[Partition]) -> Setup:
     """Returns the setup with the adapters of all phases; raises if the model takes none."""
     loras = adapters_of(shapes_of(setup.model, setup.task), partitions)
     setup = setup._replace(loras=tuple(loras.items()))
     if loras:
-        _check_adapters_are_read(setup)
+        check_adapters_are_read(setup.model, setup.task, loras)
     return setup
-
-
-def _check_adapters_are_read(setup: Setup) -> None:
-    """Raises UserError if the model would ignore an adapter, since its linear maps are its own."""
-    blank = setup.task.blank()
-    program = jax.make_jaxpr(lambda params: setup.model.apply({"params": params}, blank))
-    traced = program(setup.shapes()).jaxpr
-    inputs = dict(zip(paths.flatten(setup.shapes()), traced.invars, strict=True))
-    read = {id(variable) for equation in traced.eqns for variable in equation.invars}
-    for kernel, _ in setup.loras:
-        if id(inputs[adapters.beside(kernel, adapters.LORA_B)]) not in read:
-            raise UserError(
-                f"{type(setup.model).__name__} takes no adapter at {kernel}: its linear maps are "
-                "not jaxformer.models.layers.Dense. Train the kernel itself."
-            )
-
-
-# Phases -------------------------------------------------------------------------------------------
-
-
-class Phase(NamedTuple):
-    """A setup and the step at which its training ends."""
-
-    end: int
-    setup: Setup
-
-
-def make_phases(
-    first: Setup,
-    steps: int,
-    unfreeze: Iterable[tuple[int, Any]],
-    optimizer: Callable[[Partition], optax.GradientTransformation],
-) -> list[Phase]:
-    """Returns one phase for the rules of `first` and one for each entry of `unfreeze`.
-
-    Args:
-      first: the setup of the first phase.
-      steps: steps of the whole run.
-      unfreeze: (step, rules) in increasing order; from this step on the rules hold.
-      optimizer: returns the optimizer of a partition.
-    """
-    later = [(step, Partition(rules)) for step, rules in unfreeze]
-    if later:
-        first = with_adapters(first, [first.partition, *(partition for _, partition in later)])
-        first.partition.labels(first.shapes())  # a later phase may have added parameters
-    phases, setup, begin = [], first, 0
-    for step, partition in later:
-        if not begin < step < steps:
-            raise UserError(
-                f"unfreeze steps must increase between 0 and train.steps = {steps}, "
-                f"got {step} after {begin}."
-            )
-        phases.append(Phase(step, setup))
-        counts = setup.counts()
-        setup = setup._replace(partition=partition, tx=optimizer(partition))
-        if setup.counts() == counts:
-            raise UserError(f"the unfreeze rules of step {step} change nothing: {counts}.")
-        begin = step
-    return [*phases, Phase(steps, setup)]
-
-
-def trained_share(phases: Sequence[Phase], steps: int) -> float:
-    """Returns the fraction of parameters that are trained, averaged over the steps."""
-    share, begin = 0.0, 0
-    for end, setup in phases:
-        counts = setup.counts()
-        trained = 1 - counts.get(FROZEN, 0) / sum(counts.values())
-        share += trained * max(min(end, steps) - begin, 0) / steps
-        begin = end
-    return share
-
-
-def repartition(state: TrainState, fresh: TrainState) -> TrainState:
-    """Returns the state split by new rules. Newly trained parameters have moments of zero.
-
-    Adam's step counter is kept per label. To restart the bias correction of newly trained
-    parameters give them a new label.
-
-    Args:
-      state: the state under the old rules; its values and moments stay.
-      fresh: a state at step 0 under the new rules.
-    """
-    params = Partition.merge(state.trainable, state.frozen)
-    old = flatten_state(state) | flatten_state({"trainable": params, "frozen": params})
-    arrays = {
-        # A parameter of half precision is float32 from now on if it is trained from now on.
-        path: old.get(path, leaf).astype(leaf.dtype)
-        for path, leaf in flatten_state(fresh).items()
-    }
-    return sharding.put_like(unflatten_state(arrays, fresh), fresh)
-
-
-def phase_of_checkpoint(
-    rules: Iterable[Sequence[str]], phases: Sequence[Phase], folder: Any
-) -> Phase:
-    """Returns the phase that wrote a checkpoint with these rules; raises if there is none."""
-    saved_rules = [tuple(rule) for rule in rules]
-    for phase in phases:
-        if [*phase.setup.partition.rules] == saved_rules:
-            return phase
-    raise UserError(
-        f"the checkpoint in {folder} was written under other rules: {saved_rules}. Give these, or "
-        "another --workdir."
-    )

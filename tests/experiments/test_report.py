@@ -3,14 +3,13 @@
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 
 from experiments import report
 from experiments.cli import flags
 from experiments.ledger import read, validate_record
-from experiments.ledger.record import run_name
+from experiments.ledger.places import place
 from experiments.ledger.rules import DIVERGED
 from experiments.papers import PAPERS
 from experiments.run import main
@@ -52,16 +51,16 @@ def test_an_installation_without_records_knows_the_verdicts(tmp_path, monkeypatc
 
 def test_the_results_stay_small():
     """Everyone clones the results and reads their diffs, so long arrays are stored as CSV."""
-    files = [*(flags.ROOT / "results").iterdir()]
+    files = [file for file in (flags.ROOT / "results").rglob("*") if file.is_file()]
     large = [f.name for f in files if f.suffix == ".json" and f.stat().st_size >= 50_000]
     assert not large
     assert sum(file.stat().st_size for file in files) < 14_000_000
 
 
-def test_every_record_counts_and_has_its_name(real_records):
+def test_every_record_counts_and_lies_in_its_place(real_records):
     assert [record.where for record in real_records if record.stale] == []
     for record in real_records:
-        assert Path(record.where).stem == run_name(record.config, record.config_hash)
+        assert record.where == f"results/{place(vars(record))}.json"
 
 
 def of_side(row, side):
@@ -159,7 +158,7 @@ def folder(finished, tmp_path, monkeypatch):
 
 
 def test_a_record_shows_its_numbers_and_its_command(folder):
-    (file,) = folder.glob("*.json")
+    (file,) = folder.rglob("*.json")
     assert json.loads(file.read_text())["schema"] == 2
     records, problems = read.load(folder)
     assert not problems and not records[0].stale
@@ -172,7 +171,7 @@ def test_a_record_shows_its_numbers_and_its_command(folder):
 
 
 def test_a_changed_config_makes_a_record_stale(folder):
-    (file,) = folder.glob("*.json")
+    (file,) = folder.rglob("*.json")
     record = json.loads(file.read_text()) | {"config_hash": "0" * 12}
     file.write_text(json.dumps(record | {"sum": validate_record.sum_of(record)}))
     records, _ = read.load(folder)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,6 +41,7 @@ class FakeExecutor(pretended.FakeExecutor):
                 "config": config,
                 "config_hash": config_hash(build.config_identity(config)),
                 "config_file": job.config,
+                "overrides": job.overrides,
             }
             write_json(workdir / "config.json", identity)
             if config["arguments"]["variant"] in self.stopping:
@@ -86,7 +88,7 @@ def test_open_runs_start_once(command, tmp_path):
     assert code == 0 and "open runs: 4, about" in text and "ran 4 of 4" in text
     assert "run 1 of 4: one Table 1: c (and for 1 more)" in text
     assert "accuracy 0.900 ± 0.010 in 1 s" in text and "Table 10: held" in text
-    assert len(list((tmp_path / "results").glob("*.json"))) == 4
+    assert len(list((tmp_path / "results").rglob("*.json"))) == 4
     code, text = command("--paper=one")
     assert code == 0 and "nothing to run: 4 of 4 runs are recorded" in text
 
@@ -136,8 +138,7 @@ def test_a_run_without_record_is_recorded_or_repeated_if_the_code_changed(
         ("0" * 40, "resumes, about 10 s"),
         ("1" * 40, "one Table 10: c: about"),
     ):
-        for file in (tmp_path / "results").iterdir():
-            file.unlink()
+        shutil.rmtree(tmp_path / "results")
         monkeypatch.setattr(recording, "current_commit", lambda commit=commit: commit)
         code, text = command(*arguments)
         assert code == 0 and message in text and "ran 2 of 2" in text
@@ -145,10 +146,10 @@ def test_a_run_without_record_is_recorded_or_repeated_if_the_code_changed(
 
 def test_more_seeds_replace_the_record_of_fewer(command, tmp_path):
     command("--paper=one", "--only=Table 10")
-    before = {file.name for file in (tmp_path / "results").glob("*.json")}
+    before = {file.name for file in (tmp_path / "results").rglob("*.json")}
     code, text = command("--paper=one", "--only=Table 10", "--seeds=5")
-    after = {file.name for file in (tmp_path / "results").glob("*.json")}
-    assert code == 0 and text.count("replaces mixit-retrieval-") == 2
+    after = {file.name for file in (tmp_path / "results").rglob("*.json")}
+    assert code == 0 and text.count("replaces mixit/retrieval/") == 2
     assert len(after) == 2 and not before & after
 
 
@@ -249,5 +250,5 @@ def test_an_interrupted_start_resumes_and_ends_with_a_record(tmp_path, in_proces
     assert done.returncode == 0, done.stdout + done.stderr
     assert "resumes, about" in done.stdout and "Table 1: held" in done.stdout
     assert "resuming from step" in next(tmp_path.glob("runs/*.log")).read_text()
-    (file,) = (tmp_path / "results").glob("*.json")
+    (file,) = (tmp_path / "results").rglob("*.json")
     assert json.loads(file.read_text())["seeds"] == [0, 1]

@@ -338,10 +338,7 @@ def test_a_nan_in_an_edge_names_the_edge():
 def test_blocks_one_by_one_equal_the_whole_network(name):
     wiring = random_wiring(name, "zero")
     assert type(wiring.network).__name__ == "Blockwise"
-    whole = running.Whole(
-        *(wiring.model, wiring.params, wiring.graph, wiring.tokens_BxT, wiring.others),
-        *(wiring.answers, wiring.metric),
-    )
+    whole = running.Whole(wiring.setting)
     chosen_CxE = np.random.default_rng(0).random((3, wiring.n_edges)) < 0.6
     masks_CxRxS = np.moveaxis(wiring.graph.mask(chosen_CxE.T), -1, 0)
     expected_CxB = whole.scores(masks_CxRxS)

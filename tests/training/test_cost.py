@@ -12,8 +12,9 @@ from jaxformer.planning import settings_to_try
 from jaxformer.planning.published import TokenTask, shapes_only
 from jaxformer.tasks.source import make_source
 from jaxformer.training.cost import memory
+from jaxformer.training.phases import Phase
 from jaxformer.training.population import population
-from jaxformer.training.setup import Phase, make_setup
+from jaxformer.training.setup import make_setup
 from tests.experiments.conftest import tiny
 from tests.models.tiny_configs import CONFIGS
 

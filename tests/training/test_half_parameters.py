@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.training.setup import repartition
+from jaxformer.training.phases import repartition
 from tests.training.test_step import FROZEN_QK, STANDARD, batch_of, population
 
 HALF = {"dtype": jnp.bfloat16, "param_dtype": jnp.bfloat16, "layers": 1}

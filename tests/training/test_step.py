@@ -13,7 +13,7 @@ from jaxformer.core import optim
 from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
 from jaxformer.tasks.source import Source
-from jaxformer.training import setup
+from jaxformer.training import random_kernel, setup
 from jaxformer.training.population import Population
 from jaxformer.training.step import create, make_evaluate, make_step
 from tests.optimised import optimised
@@ -48,15 +48,15 @@ def population(partition, rates, clip=1.0, decay=0.1, member_loop="vmap", **size
 
 def test_one_gpu_draws_by_a_kernel_and_a_mesh_does_not(monkeypatch):
     """The kernel compiles nine times faster, but XLA cannot split it over devices."""
-    seen, before = [], getattr(jax.config, setup.KERNEL_FLAG)
+    seen, before = [], getattr(jax.config, random_kernel.KERNEL_FLAG)
     monkeypatch.setattr(
-        setup, "create", lambda *parts: seen.append(getattr(jax.config, setup.KERNEL_FLAG))
+        setup, "create", lambda *parts: seen.append(getattr(jax.config, random_kernel.KERNEL_FLAG))
     )
     for devices in (1, 8):
         mesh = SimpleNamespace(size=devices)
         parts = dict.fromkeys(setup.Setup._fields) | {"mesh": mesh}
         setup.Setup(**parts).create()
-    assert seen == [True, False] and getattr(jax.config, setup.KERNEL_FLAG) == before
+    assert seen == [True, False] and getattr(jax.config, random_kernel.KERNEL_FLAG) == before
 
 
 def test_seeds_share_the_program_of_the_initial_state(tmp_path):

@@ -18,7 +18,7 @@ from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings
 from jaxformer.tasks.source import make_source
 from jaxformer.training.population import Population
-from jaxformer.training.setup import shapes_of
+from jaxformer.training.shapes import shapes_of
 from jaxformer.training.step import create, make_step
 from jaxformer.training.user_optimizer import check_learning_rate, probe, user_optimizers
 from tests.helpers import failures

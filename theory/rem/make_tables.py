@@ -7,6 +7,7 @@ takes most of a second (`theory.rem.integrals.pair_table`).
 """
 
 import io
+import sys
 
 import numpy as np
 
@@ -58,4 +59,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        sys.exit(__doc__)  # there are no options
     main()

@@ -20,9 +20,10 @@ from jaxformer.tasks.source import make_source
 from jaxformer.tasks.text import CausalText
 from jaxformer.training.cost.throughput import Throughput
 from jaxformer.training.metrics import Mean, over_seeds
+from jaxformer.training.phases import Phase
 from jaxformer.training.population import population
 from jaxformer.training.run import train_phases
-from jaxformer.training.setup import Phase, Setup, make_setup
+from jaxformer.training.setup import Setup, make_setup
 
 BASE = "standard"  # the variant with which all others are compared
 

@@ -34,7 +34,7 @@ from jaxformer.interp.blocks import (
     read,
 )
 from jaxformer.interp.circuits.graph import Graph, Stage
-from jaxformer.interp.circuits.running import Metric, Values
+from jaxformer.interp.circuits.running import Setting, Values
 from jaxformer.models.decoder import Decoder
 from jaxformer.models.model import take_positions
 from jaxformer.models.pretrained.network import Pretrained
@@ -65,27 +65,10 @@ def outputs(model: Any, params: Any, graph: Graph, tokens_BxT: jax.Array) -> Val
 
 
 class Blockwise:
-    """A network whose edges have masks; `running.Whole` has the same methods.
+    """A `MaskedNetwork` block by block, for additive networks."""
 
-    Args:
-        model, params: an additive network.
-        graph: its nodes and edges.
-        tokens_BxT: the clean prompts.
-        others: {address: what replaces the outputs of nodes}, as `running.outputs` has them.
-        answers: the scored positions and answers.
-        metric: a function of logits (B, K, V) and answers.
-    """
-
-    def __init__(
-        self,
-        model: Any,
-        params: Any,
-        graph: Graph,
-        tokens_BxT: jax.Array,
-        others: Values,
-        answers: Answers,
-        metric: Metric,
-    ):
+    def __init__(self, setting: Setting):
+        model, params, graph, tokens_BxT, others, answers, metric = setting
         self.blocks, self.graph, self.metric = Blocks(model, params), graph, metric
         self.tokens_BxT, self.answers, self.others = tokens_BxT, answers, others
         self.bases = [others[graph.input]]  # the stream before each block, and after the last
@@ -106,14 +89,12 @@ class Blockwise:
         self.start_BxSxTxN = zeros.at[:, 0].set(embedded - self.bases[0])
 
     def scores(self, masks_CxRxS: np.ndarray) -> np.ndarray:
-        """Returns the metric (C, B) under each mask; all cases run together."""
         repeats, n_prompts = len(masks_CxRxS), len(self.tokens_BxT)
         masks_BxRxS = masks_CxRxS.repeat(n_prompts, 0)
         score_B, _ = self._forward(jnp.asarray(masks_BxRxS), repeats)
         return np.asarray(score_B).reshape(repeats, n_prompts)
 
     def slopes(self, level: float) -> np.ndarray:
-        """Returns d metric / d mask, (R, S, B), if all edges have the number `level`."""
         shape = (len(self.tokens_BxT), *self.graph.exists_RxS.shape)
         mask_BxRxS = jnp.broadcast_to(jnp.float32(level) * self.graph.exists_RxS[None], shape)
         _, delta_BxSxTxN = self._forward(mask_BxRxS, 1)

@@ -70,9 +70,10 @@ class Wiring:
         self.graph: Graph = graph_of(model, params, clean)
         self.others = self._others(ablation, jnp.asarray(corrupted))
         kind = blockwise.Blockwise if blockwise.is_additive(model) else running.Whole
-        self.network = kind(
+        self.setting = running.Setting(
             *(model, params, self.graph, self.tokens_BxT, self.others, self.answers, metric)
         )
+        self.network: running.MaskedNetwork = kind(self.setting)
         whole, nothing = self.scores(np.array([True, False])[:, None].repeat(self.n_edges, 1))
         self.whole_B, self.nothing_B = whole, nothing
         if not np.isfinite([whole, nothing]).all():

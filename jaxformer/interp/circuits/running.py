@@ -15,7 +15,7 @@ Shape letters: see `jaxformer.interp`. R readers, S sources, C cases; a mask is 
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,33 @@ Static = tuple[Any, Graph, Metric]  # the model, its graph, the metric
 Arrays = tuple[Any, jax.Array, Values, Answers]  # parameters, tokens, other values, answers
 
 
+class Setting(NamedTuple):
+    """A network on prompts, and what its edges carry when they are cut."""
+
+    model: Any
+    params: Any
+    graph: Graph
+    tokens_BxT: jax.Array  # the clean prompts
+    others: Values  # {address: what replaces the outputs of nodes}, as `outputs` has them
+    answers: Answers
+    metric: Metric  # of logits (B, K, V) at the scored positions and answers
+
+
+class MaskedNetwork(Protocol):
+    """A network in a setting whose edges have masks; there are two ways to compute it.
+
+    `Whole` serves every model. `blockwise.Blockwise` is faster where blocks add to the stream.
+    """
+
+    def scores(self, masks_CxRxS: np.ndarray) -> np.ndarray:
+        """The metric (C, B) under each mask; all cases run together."""
+        ...
+
+    def slopes(self, level: float) -> np.ndarray:
+        """d metric / d mask, (R, S, B), if all edges have the number `level`."""
+        ...
+
+
 @partial(jax.jit, static_argnames=("model", "graph"))
 def outputs(model: Any, params: Any, graph: Graph, tokens_BxT: jax.Array) -> Values:
     """Returns {address: what the nodes write} on prompts."""
@@ -40,35 +67,16 @@ def outputs(model: Any, params: Any, graph: Graph, tokens_BxT: jax.Array) -> Val
 
 
 class Whole:
-    """A network whose edges have masks, as one program.
+    """A `MaskedNetwork` as one program."""
 
-    Args:
-        model, params: the network.
-        graph: its nodes and edges.
-        tokens_BxT: the clean prompts.
-        others: {address: what replaces the outputs of nodes}.
-        answers: the scored positions and answers.
-        metric: a function of logits (B, K, V) and answers.
-    """
-
-    def __init__(
-        self,
-        model: Any,
-        params: Any,
-        graph: Graph,
-        tokens_BxT: jax.Array,
-        others: Values,
-        answers: Answers,
-        metric: Metric,
-    ):
+    def __init__(self, setting: Setting):
+        model, params, graph, tokens_BxT, others, answers, metric = setting
         self.static, self.arrays = (model, graph, metric), (params, tokens_BxT, others, answers)
 
     def scores(self, masks_CxRxS: np.ndarray) -> np.ndarray:
-        """Returns the metric (C, B) under each mask; all cases run together."""
         return np.asarray(_scores(self.static, self.arrays, masks_CxRxS))
 
     def slopes(self, level: float) -> np.ndarray:
-        """Returns d metric / d mask, (R, S, B), if all edges have the number `level`."""
         return np.asarray(_slopes(self.static, self.arrays, jnp.float32(level)))
 
 

@@ -26,7 +26,7 @@ from jaxformer.tasks.language import PreparedText
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import Task
 from jaxformer.training.arguments import check_fits
-from jaxformer.training.setup import shapes_of
+from jaxformer.training.shapes import shapes_of
 
 # The sizes of the decoder for a task that is given without a model, as in the README.
 SIZES = {"width": 64, "layers": 2, "heads": 4, "mlp_width": 256}

@@ -21,7 +21,8 @@ from jaxformer.models.half_precision import wide
 from jaxformer.tasks.disk import DiskFeed, OnDisk
 from jaxformer.tasks.source import Data, Source
 from jaxformer.tasks.task import TEST, TRAIN, VALIDATION, Batch
-from jaxformer.training.setup import Phase, Setup
+from jaxformer.training.phases import Phase
+from jaxformer.training.setup import Setup
 from jaxformer.training.step import task_scores, token_weighted
 
 # Copies of the state in memory at a time: one before and one after a step. On a CPU a checkpoint is

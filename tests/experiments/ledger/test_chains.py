@@ -16,7 +16,7 @@ from experiments.run import main
 from jaxformer.io.atomic_files import write_json
 from tests.experiments.conftest import POSTERIOR, instead
 
-KEPT = "attention_paths-posterior-collapsed-paper-*.json"
+KEPT = "attention_paths/posterior/collapsed-paper-*.json"
 GOOD, *_ = sorted((ROOT / "results").glob(KEPT))
 PAPER = {"attention_paths": PAPERS["attention_paths"]}
 # No warm-up and a cold likelihood: steps far too long, which diverge or are refused.
@@ -42,8 +42,7 @@ def rewrite(file, **changed):
 
 @pytest.fixture
 def folder(tmp_path):
-    for file in (ROOT / "results").glob("attention_paths-*"):
-        shutil.copy(file, tmp_path)
+    shutil.copytree(ROOT / "results/attention_paths", tmp_path / "attention_paths")
     return tmp_path
 
 
@@ -69,10 +68,10 @@ def test_a_job_with_bad_chains_says_so_and_ends_with_its_own_code(bad, capsys):
 
 @pytest.mark.slow  # edited records below have the same verdicts
 def test_bad_chains_change_no_verdict(bad, folder):
-    file = folder / GOOD.name
+    file = folder / GOOD.relative_to(ROOT / "results")
     file.unlink()
     without, _ = judged(folder)
-    shutil.copy(GOOD, folder)
+    shutil.copy(GOOD, file)
     content = json.loads((bad / "result.json").read_text())
     rewrite(
         file, **{name: content[name] for name in ("metrics", "diagnostics", "trusted", "doubts")}
@@ -97,7 +96,7 @@ def test_bad_chains_change_no_verdict(bad, folder):
     ],
 )
 def test_a_record_whose_diagnostics_fail_decides_nothing(changed, folder):
-    rewrite(folder / GOOD.name, **changed)
+    rewrite(folder / GOOD.relative_to(ROOT / "results"), **changed)
     rows, problems = judged(folder)
     assert not problems and [row.item.name for row in rows if row.stale] == ["Figure 2c, bottom"]
 
@@ -108,7 +107,7 @@ def test_the_record_in_results_is_trusted_by_what_it_holds(folder):
 
 
 def test_sampled_points_without_diagnostics_have_no_known_error(folder):
-    (file,) = folder.glob("attention_paths-accuracy-paper-*.json")
+    (file,) = (folder / "attention_paths/accuracy").glob("*.json")
     rule = "samples agree with the theory at N = 10, data set by data set, within .005"
     metric = "accuracy_sampled_minus_theory/N=10"
 

@@ -148,7 +148,7 @@ def test_only_prints_an_item_with_its_verdict_and_its_record(real_rows, monkeypa
     out = capsys.readouterr().out
     assert out.startswith("Table 2, retrieval (mixit): ") and "claim: Frozen-QK" in out
     assert "rule: Frozen-QK reaches 95 %: held, " in out
-    assert "record results/mixit-retrieval" in out
+    assert "record results/mixit/retrieval/" in out
 
 
 DEMO = {

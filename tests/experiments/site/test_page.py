@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 from html import escape
+from urllib.parse import unquote
 
 import pytest
 from PIL import Image
@@ -115,7 +116,7 @@ def test_the_page_is_well_formed_and_needs_no_other_file(text, reader):
         if link.startswith("#"):
             assert link[1:] in ids, link
         elif not link.startswith(("data:", "https://arxiv.org/abs/")):
-            assert (flags.ROOT / link).exists(), link
+            assert (flags.ROOT / unquote(link)).exists(), link
     assert "url(" not in text and "@import" not in text
     for tag, attributes in read.elements:
         if tag == "img":
@@ -179,7 +180,7 @@ def record_of(place):
     """Returns the record that a number names by its hash, or by its path."""
     if "/" in place:
         return json.loads((flags.ROOT / place).read_text())
-    (file,) = (flags.ROOT / "results").glob(f"*-{place}.json")
+    (file,) = (flags.ROOT / "results").rglob(f"*-{place}.json")
     return json.loads(file.read_text())
 
 

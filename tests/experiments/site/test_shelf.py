@@ -30,7 +30,7 @@ def test_attached_files_are_unpacked_unchanged():
 
 def test_links_are_relative_to_the_page_and_only_to_files_that_are_there():
     at_home = Attachments(ROOT / "runs/demo")
-    known = record(next((ROOT / "results").glob("*.json")).relative_to(ROOT).as_posix())
+    known = record(next((ROOT / "results").rglob("*.json")).relative_to(ROOT).as_posix())
     assert f'href="../../{known.where}"' in at_home.record(known)
     assert 'href="../../configs/mixit/retrieval.py"' in at_home.config(known)
     assert "href" not in at_home.record(record("results/gone.json"))
@@ -60,6 +60,12 @@ def test_a_repository_with_an_address_is_linked_at_the_commit(monkeypatch):
     assert f'href="https://host/jaxformer/commit/{made_up.COMMIT}"' in Attachments().commit(
         record()
     )
+
+
+def test_a_record_is_linked_at_the_newest_commit_since_its_runs_commit_lacks_it(monkeypatch):
+    monkeypatch.setattr(attachments, "repository", lambda: "https://host/jaxformer")
+    result = Attachments().record(record("results/mixit/retrieval/mixit-small-heads=4-00.json"))
+    assert "/blob/HEAD/results/mixit/retrieval/mixit-small-heads%3D4-00.json" in result
 
 
 def test_papers_are_linked_and_other_words_escaped():
