@@ -64,6 +64,7 @@ class Trend(NamedTuple):
 
     rule: str  # "stays below 0.05"
     state: str  # "held", or "2 of 4 sizes"
+    sentence: str = ""  # where the effect goes with size, once all sizes are there
 
 
 # {(paper, name of the row): its ladders}
@@ -97,13 +98,13 @@ def paper_page(paper: Paper, rows: Sequence[Row], records: Sequence[Record], tre
     if others:
         lines += ["**Beside the claims**: questions of our own, and rows that are not counted.", ""]
         lines += _in_box("claims", _table(others, trends))
-    sections = [line for row in judged for line in (*_section(row), "")]
+    sections = [line for row in judged for line in (*_section(row, trends), "")]
     if any(tables.missing_commands(row) for row in judged):
         lines += [f"`jaxformer reproduce --paper {paper.key}` makes all missing runs.", ""]
     lines += sections
     for row in rows:
         if row.verdict == DEFINITION:
-            lines += [*_section(row), ""]
+            lines += [*_section(row, trends), ""]
     lines += _records(records)
     return "\n".join(lines).rstrip() + "\n"
 
@@ -169,8 +170,9 @@ def _published_number(item: Item, side: Side) -> str:
     return "" if published is None else number(published)
 
 
-def _section(row: Row) -> list[str]:
+def _section(row: Row, trends: Trends) -> list[str]:
     item = row.item
+    ladders = trends.get((row.paper.key, item.name), ())
     also = f" (also {item.also})" if item.also else ""
     note = f" ({note})" if (note := headline.note(row)) else ""
     verdict = f"**{headline.verdict(row)}**{note}"
@@ -180,7 +182,13 @@ def _section(row: Row) -> list[str]:
         sentence, _ = headline.decisive_numbers(row)
         why = [f"{_capital(sentence)}: {three_digits(numbers)}."]
         lines += [f"<!-- thumbnail: {item.name} -->", ""]
-    remarks = [*why, caveats[0], item.defines, f"Needs {item.needs}." if item.needs else ""]
+    remarks = [
+        *(trend.sentence for trend in ladders),
+        *why,
+        caveats[0],
+        item.defines,
+        f"Needs {item.needs}." if item.needs else "",
+    ]
     lines += [" ".join(filter(None, remarks)), ""]
     lines += [f"- {plain(line)}" for line in (*tables.stale_lines(row), *row.problems)]
     lines += [*_rerun(row), ""]

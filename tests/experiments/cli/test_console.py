@@ -72,7 +72,7 @@ def test_the_first_word_is_a_config_or_a_task(monkeypatch):
     ]
 
 
-@pytest.mark.parametrize("arguments", [["swep"], ["completion", "fish"]])
+@pytest.mark.parametrize("arguments", [["swep"], ["completion", "tcsh"]])
 def test_a_wrong_word_is_a_one_line_error_with_the_choices(arguments, capsys):
     assert console.main(arguments) == 2
     error = capsys.readouterr().err

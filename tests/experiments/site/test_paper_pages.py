@@ -90,6 +90,20 @@ def test_a_ladder_stands_in_the_row_that_it_follows(rows):
     assert cells["with size"] == "[n: stays below 0.05](../ladders.md): 2 of 4 sizes"
 
 
+def test_a_row_whose_ladder_is_complete_says_first_where_its_effect_goes(rows):
+    trends = {("made_up", "Table 1"): [Trend("n: vanishes", "held", "With size: it vanishes.")]}
+    page = paper_page(made_up.PAPER, rows, [], trends)
+    assert "<!-- thumbnail: Table 1 -->\n\nWith size: it vanishes. A is right: " in page
+
+
+def test_a_ladder_with_a_missing_size_says_nothing_about_size():
+    trends = [trend for trends in shown.trends(ROOT / "ladders").values() for trend in trends]
+    assert trends and all(
+        bool(t.sentence) == (" per doubling" in t.state and "so far" not in t.state) for t in trends
+    )
+    assert any("the accuracy at width N minus that" in t.sentence for t in trends)
+
+
 def test_every_ladder_follows_a_row_that_exists(tmp_path):
     assert shown.trends(tmp_path) == {}, "without a plan there is nothing to show"
     names = {(row.paper.key, row.item.name) for row in ledger(PAPERS, [])}
