@@ -15,8 +15,16 @@ COLUMNS = ("part", "what was done", "share of the way", "score", "seeds", "compa
 
 def text_table(table: Table) -> str:
     """Returns the comparisons as aligned lines."""
-    rows = [COLUMNS, whole_columns(table), *(columns(table, row) for row in table.rows)]
-    return aligned(rows)
+    return aligned([COLUMNS, whole_columns(table), *(columns(table, row) for row in table.rows)])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of texts as lines with aligned columns; the first row has the headings."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
 
 
 def effects_text(effects: Sequence[DecidedEffect]) -> str:
@@ -48,15 +56,6 @@ def elimination_text(found: Elimination) -> str:
     return aligned(elimination_rows(found))
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Returns rows as lines whose columns begin at the same place."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
-
-
 def whole_columns(table: Table) -> tuple[str, ...]:
     """Returns the texts of the whole network's row."""
     score = table.whole.score
@@ -71,16 +70,15 @@ def columns(table: Table, row: Judged) -> tuple[str, ...]:
     return (
         part,
         variant.method if variant.method != ONLY else "only this trained",
-        share_text(table, row),
+        share_text(table.share(row), table.share_half_width(row)),
         sentences.score_text(score),
         str(score.n),
         outcome,
     )
 
 
-def share_text(table: Table, row: Judged) -> str:
-    """Returns the share of the lead with its half width, such as "0.98 ± 0.02"."""
-    share, half_width = table.share(row), table.share_half_width(row)
+def share_text(share: float, half_width: float) -> str:
+    """Returns a share with the half width of its interval, such as "0.98 ± 0.02"."""
     if not math.isfinite(half_width):
         return f"{share:.2f}"
     digits = 2 if half_width >= 0.005 else 3
