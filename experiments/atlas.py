@@ -91,7 +91,10 @@ def draw(
         report = anatomies.train(found, folder / name, lambda: bool(interrupt.signal))
         if report is not None:
             rows[name] = table.row(report)
-            reports[name] = found, report
+            if anatomies.is_examined(report, folder / name):
+                rows[name]["sentences"] = page.read(folder / name / "anatomy.json")["sentences"]
+            else:
+                reports[name] = found, report
         else:
             rows[name] = anatomies.not_learned(found)
         if interrupt.signal:
@@ -100,9 +103,7 @@ def draw(
     for name, (found, report) in reports.items() if is_examined else ():
         if interrupt.signal:
             return
-        if not anatomies.is_examined(report, folder / name):
-            anatomies.examine(found, report, folder / name)
-        rows[name]["sentences"] = page.read(folder / name / "anatomy.json")["sentences"]
+        rows[name]["sentences"] = anatomies.examine(found, report, folder / name).sentences
         yield line(name, "examined")
 
 
