@@ -109,7 +109,9 @@ def draw(
 
 def write(record: dict[str, Any]) -> None:
     """Writes the record, the page and the picture of the documentation."""
-    write_json(ROOT / f"docs/atlas/{record['scale']}.json", record)
+    file = ROOT / f"docs/atlas/{record['scale']}.json"
+    file.parent.mkdir(exist_ok=True)
+    write_json(file, record)
     write_atomically(ROOT / "docs/atlas.md", page.markdown(record).encode())
     drawn = page.picture.picture(record["tasks"])
     write_atomically(ROOT / "docs/pictures/atlas.svg", drawn.encode())

@@ -79,7 +79,7 @@ def markdown(record: Mapping[str, Any]) -> str:
             "",
             *(f"- {text}" for text in row["sentences"]),
         ]
-    missed = [name.replace("_", " ") for name in rows if not rows[name]["is_learned"]]
+    missed = [name.replace("_", " ") for name in sorted(rows) if not rows[name]["is_learned"]]
     if missed:
         lines += ["", f"Not learned by this network and training: {', '.join(missed)}."]
     return "\n".join(lines) + "\n"

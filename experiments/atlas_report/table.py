@@ -40,6 +40,7 @@ COLUMNS = (
     ),
     Column("random mixing", parts.ATTENTION, FIXED_MIXING),
 )
+UNIFORM = next(column for column in COLUMNS if column.key == f"{parts.QUERIES_KEYS}, {REMOVED}")
 
 
 def variants(n_blocks: int) -> list[Variant]:
@@ -93,11 +94,16 @@ def cell(row: Mapping[str, Any], column: Column) -> Mapping[str, Any] | None:
 def ordered(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The names of the tasks: those that need content-dependent mixing most come first."""
 
-    def need(name: str) -> tuple[bool, float]:
-        found = cell(rows[name], COLUMNS[-1])
-        return not rows[name]["is_learned"], -(found["lost"] if found else 0.0)
+    def need(name: str) -> tuple[bool, float, float]:
+        mixing, uniform = (cell(rows[name], column) for column in (COLUMNS[-1], UNIFORM))
+        return not rows[name]["is_learned"], -_decided_loss(mixing), -_decided_loss(uniform)
 
-    return sorted(rows, key=need)
+    return sorted(sorted(rows), key=need)
+
+
+def _decided_loss(found: Mapping[str, Any] | None) -> float:
+    """The lost share of a decided cell, at most 1: a network may be worse than guessing."""
+    return min(found["lost"], 1.0) if found and found["outcome"] == "worse" else 0.0
 
 
 class Split(NamedTuple):
@@ -110,10 +116,10 @@ class Split(NamedTuple):
 
 def split(rows: Mapping[str, Mapping[str, Any]], column: Column) -> Split:
     found: dict[str, Any] = {
-        name: cell(row, column) for name, row in rows.items() if row["is_learned"]
+        name: cell(row, column) for name, row in sorted(rows.items()) if row["is_learned"]
     }
     found = {name: value for name, value in found.items() if value is not None}
-    worse = {name: x["lost"] for name, x in found.items() if x["outcome"] == "worse"}
+    worse = {name: _decided_loss(x) for name, x in found.items() if x["outcome"] == "worse"}
     return Split(
         dict(sorted(worse.items(), key=lambda item: -item[1])),
         [name for name, x in found.items() if x["outcome"] == "no worse"],

@@ -9,6 +9,7 @@ import pytest
 from experiments import atlas
 from experiments.atlas_report import anatomies, page, picture, table
 from experiments.atlas_report.tasks import TASKS
+from experiments.cli.flags import ROOT
 from jaxformer.core import paths
 from jaxformer.io.run_folder import Workdir, locked
 from jaxformer.models.decoder import decoder
@@ -116,11 +117,11 @@ def test_the_sentences_state_what_separates_the_tasks(record):
         "(count); it loses most in two words (80%), sort (40%)."
     )
     assert (
-        "may stay random in 3 tasks (count, two words, sort), and must be trained in no" in learned
+        "may stay random in 3 tasks (count, sort, two words), and must be trained in no" in learned
     )
     assert position.startswith("Position: the mean over all earlier tokens is enough in 3 tasks")
     assert "one of the two blocks can go in 3 tasks" in depth and "needed in no task." in depth
-    assert storage.endswith("worth most in two words (30%), sort (30%). Undecided: 1.")
+    assert storage.endswith("worth most in sort (30%), two words (30%). Undecided: 1.")
 
 
 def test_the_picture_has_a_row_for_each_task_and_a_link_to_its_report(record):
@@ -146,6 +147,13 @@ def test_files_of_an_atlas_have_its_sentences_and_the_reports(record, tmp_path):
     assert page.read(tmp_path / "atlas.json")["tasks"] == record["tasks"]
     text = page.markdown(record)
     assert "### two words" in text and "Not learned by this network and training: hops." in text
+
+
+def test_the_page_and_the_picture_are_those_of_the_record():
+    record = page.read(ROOT / "docs/atlas/tiny.json")
+    assert (ROOT / "docs/atlas.md").read_text() == page.markdown(record)
+    assert (ROOT / "docs/pictures/atlas.svg").read_text() == picture.picture(record["tasks"])
+    assert len(record["tasks"]) == len(anatomies.NAMES) == 17
 
 
 def test_a_second_process_and_unknown_names_are_one_line_errors(tmp_path, capsys, monkeypatch):
