@@ -118,8 +118,8 @@ class FromNNX:
 
     def _counts(self, module: nnx.Module) -> list[Any]:
         """The counts of drawn numbers, which are other objects after a draw, also inside of jit."""
-        states = nnx.to_flat_state(nnx.state(module, nnx.RngCount))
-        return [variable.get_value() for _, variable in states]
+        found = (node for _, node in nnx.iter_graph(module) if isinstance(node, nnx.RngCount))
+        return [count.get_value() for count in found]
 
 
 def _unused(variable: Any) -> Any:
