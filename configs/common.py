@@ -169,6 +169,8 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         sink_head=False,
         positions="rotary",  # of softmax attention; none: tokens do not know their places
         learned_positions=fixed,
+        # The token that ends a document of a packed window, within which attention stays; -1: none.
+        document_end=-1,
         causal=True,  # False: tokens attend to all positions, in softmax and in fixed mixing
         use_bias=False,
         act="silu",
@@ -182,6 +184,8 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         **dict(depth_alpha=0.0, base_layers=1),
         # Linear maps are scaled by sqrt(base / inputs); a base of 0 leaves them as they are.
         **dict(base_width=0.0, base_mlp_width=0.0),
+        # The factors of q.k (0: 1/sqrt of the head's width) and of the logits, as in muP.
+        **dict(score_scale=0.0, logit_scale=1.0),
         use_norm=True,
         use_mlp=True,
         remat=False,

@@ -52,6 +52,7 @@ FIGURES: dict[str, str] = {
     "associations_allocation": "associations.allocation:allocation",
     "associations_bounds": "associations.bounds:bounds",
     "associations_chosen_layer": "associations.chosen_layer:chosen_layer",
+    "associations_finetuned_parts": "associations.finetuned_parts:finetuned_parts",
     "associations_gsm8k": "associations.gsm8k:gsm8k",
     "associations_lemmas": "associations.lemmas:lemmas",
     "associations_published": "associations.published:published",

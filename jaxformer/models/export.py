@@ -111,6 +111,8 @@ def check(model: Any) -> None:
         "scales its linear maps": bool(
             getattr(spec, "base_width", 0) or getattr(spec, "base_mlp_width", 0)
         ),
+        "scales its scores": bool(getattr(spec, "score_scale", 0)),
+        "scales its logits": getattr(spec, "logit_scale", 1.0) != 1.0,
         "has no norms": not getattr(spec, "use_norm", True),
         "has no MLPs": not getattr(spec, "use_mlp", True),
         "has another activation than silu": getattr(spec, "act", "silu") != "silu",
