@@ -282,7 +282,7 @@ def constant(logits, answers):
     return jnp.zeros(len(logits))
 
 
-def test_bad_inputs_are_one_line():
+def test_bad_inputs_are_one_line_errors():
     params = params_of("decoder")
     valid = DECODER, params, TOKENS, OTHERS, ANSWERS
     with pytest.raises(UserError, match=r"one shape .* got \(3, 5\) and \(3, 4\): .*one length"):
