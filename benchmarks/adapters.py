@@ -1,12 +1,13 @@
 """A training step with adapters of rank 8 on queries and values, here and in torch with peft.
 
-    python benchmarks/adapters.py [--steps=3] [--chunk=N] [--all]
+    python benchmarks/adapters.py [--steps=3] [--chunk=N] [--all | --norms]
 
 Both sides train a random Llama of the shape of SmolLM2-135M on 4 x 128 tokens, in float32, with
 AdamW, on one core and in a process of their own. --chunk computes our loss in chunks of N
 positions, which needs less memory but computes the logits twice. --all adapts all kernels of a
-block. Printed are CPU seconds of a step (the best one after the first, which compiles) and the peak
-memory of the process, with the model, its copy in the training state and the compiler.
+block; --norms trains the norms and has no adapters. Printed are CPU seconds of a step (the best one
+after the first, which compiles) and the peak memory of the process, with the model, its copy in the
+training state and the compiler.
 
 It needs torch, transformers and peft.
 """
@@ -20,7 +21,7 @@ import time
 
 STEPS = int(next((x.split("=")[1] for x in sys.argv if x.startswith("--steps=")), 3))
 CHUNK = int(next((x.split("=")[1] for x in sys.argv if x.startswith("--chunk=")), 0))
-ALL = "--all" in sys.argv
+ALL, NORMS = "--all" in sys.argv, "--norms" in sys.argv
 BATCH, LENGTH, RANK = 4, 128, 8
 CONFIG = {
     "model_type": "llama",
@@ -66,7 +67,8 @@ def ours() -> tuple[float, float]:
     model = Pretrained(describe(CONFIG))
     task = TokenTask(LENGTH, CONFIG["vocab_size"])
     modules = "query|key|value|out|gate|in" if ALL else "query|value"
-    partition = Partition(small_parts.lora(RANK, modules))
+    rules = small_parts.NORMS if NORMS else small_parts.lora(RANK, modules)
+    partition = Partition(rules)
     tokens = np.random.RandomState(0).randint(0, CONFIG["vocab_size"], (1, BATCH, LENGTH + 1))
     batch = Batch(tokens[..., :-1], tokens[..., 1:], np.ones((1, BATCH, LENGTH), np.float32))
 
@@ -98,7 +100,11 @@ def theirs() -> tuple[float, float]:
     torch.set_num_threads(1)
     model = AutoModelForCausalLM.from_config(LlamaConfig(**CONFIG))
     modules = "all-linear" if ALL else ["q_proj", "v_proj"]
-    model = get_peft_model(model, LoraConfig(r=RANK, target_modules=modules))
+    if NORMS:
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad = "norm" in name
+    else:
+        model = get_peft_model(model, LoraConfig(r=RANK, target_modules=modules))
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, 1e-4)
     tokens = torch.randint(0, CONFIG["vocab_size"], (BATCH, LENGTH + 1))

@@ -182,6 +182,8 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         **dict(depth_alpha=0.0, base_layers=1),
         # Linear maps are scaled by sqrt(base / inputs); a base of 0 leaves them as they are.
         **dict(base_width=0.0, base_mlp_width=0.0),
+        # The factors of q.k (0: 1/sqrt of the head's width) and of the logits, as in muP.
+        **dict(score_scale=0.0, logit_scale=1.0),
         use_norm=True,
         use_mlp=True,
         remat=False,

@@ -7,12 +7,19 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import site_rows
+import site_statements
+
 from experiments.cli import flags
+from experiments.ledger import headline
+from experiments.ledger.ledger import Row
 from experiments.ledger.record import run_name
 from experiments.papers import PAPERS
+from experiments.site.section import verdict_chip
+from jaxformer.report.html import folded
 
 ROOT = Path(__file__).parents[1]
-THUMBNAIL_PIXELS = 320  # the width of a thumbnail
+THUMBNAIL_PIXELS = 560  # the width of a thumbnail
 PAPER_OF_FOLDER = {"text": "mixit"}  # {folder of configs: paper}, for configs that no claim uses
 
 
@@ -25,12 +32,31 @@ class Figure(NamedTuple):
     record: dict[str, Any]
 
     @property
+    def row(self) -> tuple[Row, str] | None:
+        """The claim that the run belongs to, and its name there; None for a run of no claim."""
+        return site_rows.rows_by_hash().get(self.record["config_hash"])
+
+    @property
     def title(self) -> str:
-        """The name of the config, its arguments and the fields that the command sets."""
-        file, _, arguments = self.record["config_file"].partition(":")
-        name = file.removeprefix("configs/").removesuffix(".py")
-        overrides = [f"{field} = {value}" for field, value in self.record["overrides"].items()]
-        return ", ".join([name, *arguments.replace("=", " = ").split(","), *overrides])
+        """The finding: the rule that decided the claim, or what the config is about."""
+        if self.row is None:
+            docstring = flags.config_docstring(self.record["config_file"])
+            return " ".join(docstring.partition("\n\n")[0].split())
+        row, _ = self.row
+        sentence, _ = headline.decisive_numbers(row)
+        text = sentence or row.item.claim
+        return f"{row.item.name}: {text[:1].upper()}{text[1:]}"
+
+    @property
+    def verdict(self) -> str:
+        """The verdict as a coloured word; "" for a run of no claim."""
+        return "" if self.row is None else verdict_chip(headline.verdict(self.row[0]))
+
+    @property
+    def variant(self) -> str:
+        """The name of the run among the runs of its claim, such as "T = 32"."""
+        overrides = ", ".join(f"{k} = {v}" for k, v in self.record["overrides"].items())
+        return self.row[1] if self.row else overrides or self.record["scale"]
 
     @property
     def page(self) -> str:
@@ -63,14 +89,29 @@ def _paper_of_config() -> dict[str, str]:
 
 
 def wall(paper: str, to_root: str) -> str:
-    """Returns the HTML of the thumbnails of a paper; `to_root` leads from the page to the root."""
-    links = [
-        f'<a href="{to_root}{figure.page}.html"><img loading="lazy" width="160" '
-        f'alt="" src="{to_root}{figure.page}.webp"><span>{escape(figure.title)}</span></a>'
-        for figure in figures()
-        if figure.paper == paper
-    ]
-    return f'<div class="wall">{"".join(links)}</div>'
+    """The thumbnails of a paper; `to_root` leads from the page to the root.
+
+    Runs of one claim share a thumbnail, because they look alike: links below it lead to the others.
+    """
+    by_title: dict[str, list[Figure]] = {}
+    for figure in figures():
+        if figure.paper == paper:
+            by_title.setdefault(figure.title, []).append(figure)
+    cards = [_card(title, same, to_root) for title, same in by_title.items()]
+    return f'<div class="wall">{"".join(cards)}</div>'
+
+
+def _card(title: str, runs: list[Figure], to_root: str) -> str:
+    first, *others = runs
+    more = " · ".join(
+        f'<a href="{to_root}{run.page}.html">{escape(run.variant)}</a>' for run in others
+    )
+    below = f'<p class="more">also {more}</p>' if more else ""
+    return (
+        f'<div><a href="{to_root}{first.page}.html"><img loading="lazy" width="280" alt="" '
+        f'src="{to_root}{first.page}.webp"><span>{escape(title)}</span></a> '
+        f"{first.verdict}{below}</div>"
+    )
 
 
 def gallery() -> str:
@@ -102,9 +143,8 @@ def pages(app: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
         rows = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts.items())
         results = f"../results/{figure.paper}.html"
         body = (
-            f"<h1>{escape(figure.title)}</h1>"
-            f'<p><img class="recorded" alt="Figure of {escape(figure.title)}" '
-            f'src="{figure.name}.png"></p>'
+            f"<h1>{escape(figure.title)}</h1><p>{figure.verdict} {escape(figure.variant)}</p>"
+            f"{_picture(figure)}"
             "<p>This command draws the figure again:</p>"
             f'<div class="highlight"><pre tabindex="0">{escape(command)}</pre></div>'
             f'<dl class="facts">{rows}</dl>'
@@ -112,6 +152,16 @@ def pages(app: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
             ' · <a href="../gallery.html">All figures</a></p>'
         )
         yield figure.page, {"title": figure.title, "body": body}, "page.html"
+
+
+def _picture(figure: Figure) -> str:
+    image = (
+        f'<p><img class="recorded" alt="Figure of {escape(figure.title)}" '
+        f'src="{figure.name}.png"></p>'
+    )
+    if statements := site_statements.table(figure.picture.with_suffix(".csv")):
+        return statements + folded("The same as a picture", image)
+    return image
 
 
 def write_pictures(app: Any, error: Exception | None) -> None:

@@ -9,14 +9,20 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))  # the tests load this file alone
 
 import site_figures
+import site_rows
 
 from experiments.ledger.record import Record
+from experiments.ledger.rules import SHOWN
 from experiments.papers import PAPERS
 from experiments.site import explore
+from experiments.site.section import verdict_chip
+from experiments.site.thumbnails import thumbnail
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(!?)\[([^\]]+)\]\(([\w./-]+)(?:#[\w-]+)?\)")
 WITHIN = re.compile(r"\[([^\]]+)\]\(#[\w-]+\)")  # a link to a heading of the same page
+THUMBNAIL = re.compile(r"<!-- thumbnail: (.+) -->")
+VERDICT = re.compile(rf"\*\*({'|'.join(SHOWN)})\*\*")
 # Without myst-nb the site has no notebooks.
 HAS_NOTEBOOKS = find_spec("myst_nb") is not None
 NOTEBOOKS = ("look_inside", "which_part", "real_models") if HAS_NOTEBOOKS else ()
@@ -128,9 +134,17 @@ def complete(name: str, text: str) -> str:
     if "<!-- figures -->" in text:
         wall = site_figures.wall(Path(name).name, "../")
         text = text.replace("<!-- figures -->", site_figures.raw(wall))
+    if name.startswith("results/"):
+        paper = Path(name).name
+        text = THUMBNAIL.sub(lambda found: _thumbnail(paper, found[1]), text)
+        text = VERDICT.sub(lambda found: verdict_chip(found[1]), text)
     if name.startswith("explore/"):
         text = re.sub("<!-- explorer: (\\w+) -->", lambda found: explorer(found[1]), text)
     return LINK.sub(lambda link: _inside(link, ROOT / "docs" / name), text)
+
+
+def _thumbnail(paper: str, item: str) -> str:
+    return site_figures.raw(thumbnail(site_rows.rows()[paper, item]))
 
 
 def _inside(link: re.Match, page: Path) -> str:

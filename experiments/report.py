@@ -9,8 +9,8 @@
   --page=FILE    writes FILE with findings and ledger, and FILE_PAPER.html for each paper
   --csv=FILE     writes one table with a line for each number of each row
   --tables=DIR   writes a CSV and a LaTeX table for each row
-  --write        writes the Markdown pages of a clone: RESULTS.md, README.md, results/README.md,
-                 docs/results and the table of docs/findings.md
+  --write        writes the pages of a clone: RESULTS.md, README.md, results/README.md,
+                 docs/results, docs/papers, the table of docs/findings.md, a wheel's verdicts
   --check        exits 1 if these pages are out of date
 
 With --page, --csv and --tables:
@@ -32,10 +32,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import jaxformer
 from experiments.cli.flags import IS_CLONE, WORKSPACE
 from experiments.confirmation import published
 from experiments.ladders import shown
-from experiments.ledger import headline, requirement, summary, tables
+from experiments.ledger import headline, requirement, shipped, summary, tables
 from experiments.ledger.choose import matching_items, select_rows
 from experiments.ledger.ledger import Row, ledger
 from experiments.ledger.read import load, load_runs
@@ -48,6 +49,7 @@ from experiments.site import (
     markdown,
     opening,
     paper_pages,
+    paper_summaries,
     record_index,
     results_pages,
 )
@@ -101,7 +103,7 @@ def main(argv: Sequence[str]) -> int:
     if args.only_runs:
         rows = [row for row in rows if row.records or row.stale]
     if not _writes_files(args):
-        print("\n\n".join(map(row_as_text, rows)))
+        print("\n\n".join(map(row_as_text if IS_CLONE else _row_of_wheel, rows)))
     if args.page:
         write_browser_pages(args, rows, len(all_rows), records, problems)
     if args.tables:
@@ -111,9 +113,12 @@ def main(argv: Sequence[str]) -> int:
         print(f"wrote {args.csv}: {counted(len(rows), 'row')}")
     for line in problems:
         print(f"not used: {line}", file=sys.stderr)
-    if not records and not IS_CLONE:
-        folder = WORKSPACE / "results"
-        print(f"{folder} has no records; those of the papers are in a clone.", file=sys.stderr)
+    if not IS_CLONE and any(row.item.rules and not row.records for row in rows):
+        print(
+            f"verdicts without a record in {WORKSPACE / 'results'} are those of jaxformer "
+            f"{jaxformer.__version__}, whose records are in its repository.",
+            file=sys.stderr,
+        )
     return 0
 
 
@@ -178,7 +183,28 @@ def write_browser_pages(
 
 
 def row_as_text(row: Row) -> str:
-    """Returns a row as text for the terminal: claim, rules, verdict and missing runs."""
+    """Returns a row as text for the terminal: claim, rules, verdict, records and missing runs."""
+    lines = [*_judged_lines(row), *(f"  record {one_line(r.where)}" for r in row.records.values())]
+    return "\n".join([*lines, *_commands(row)])
+
+
+def _row_of_wheel(row: Row) -> str:
+    """Returns the same where the papers' records are absent: the verdict comes with the wheel."""
+    lines = shipped.of_row(row, shipped.read())
+    if not row.records and lines:
+        return "\n".join([*lines, *_commands(row)])
+    text = row_as_text(row)
+    if lines and tables.missing_commands(row):
+        text += f"\n  with all runs, of jaxformer {jaxformer.__version__}: {lines[0]}"
+    return text
+
+
+def _commands(row: Row) -> list[str]:
+    return [f"  to run: {line}" for line in tables.missing_commands(row).values()]
+
+
+def _judged_lines(row: Row) -> list[str]:
+    """Returns the lines of a row that a wheel contains: those without records and commands."""
     note = f" ({note})" if (note := headline.note(row)) else ""
     verdict = f"{headline.verdict(row)}{note}"
     lines = [f"{row.item.name} ({row.paper.key}): {verdict}", f"  claim: {row.item.claim}"]
@@ -187,10 +213,7 @@ def row_as_text(row: Row) -> str:
     lines += [f"  needs {row.item.needs}"] if row.item.needs else []
     lines += [f"  here: {row.item.defines}"] if row.item.defines else []
     lines += [f"  {text}" for text in (*row.problems, *tables.stale_lines(row))]
-    lines += [f"  record {one_line(record.where)}" for record in row.records.values()]
-    return "\n".join(
-        [*lines, *(f"  to run: {line}" for line in tables.missing_commands(row).values())]
-    )
+    return lines
 
 
 def _rules_as_text(row: Row) -> list[str]:
@@ -241,6 +264,12 @@ def render(records: list[Record], problems: list[str]) -> dict[str, str]:
         record_index.PLACE: record_index.page(rows),
     }
     findings = (WORKSPACE / "docs/findings.md").read_text()
+    pages["experiments/verdicts.json"] = shipped.as_text(
+        {
+            key: {row.item.name: _judged_lines(row) for row in rows if row.paper.key == key}
+            for key in results_pages.papers_of(rows)
+        }
+    )
     pages["docs/findings.md"] = markdown.findings(findings, rows, verdict_table)
     by_paper = results_pages.records_by_paper(rows, records)[0]
     trends = shown.trends(WORKSPACE / "ladders")
@@ -248,6 +277,9 @@ def render(records: list[Record], problems: list[str]) -> dict[str, str]:
         paper_rows = [row for row in rows if row.paper.key == key]
         page = paper_pages.paper_page(paper, paper_rows, by_paper[key], trends)
         pages[f"{results_pages.FOLDER}/{key}.md"] = page
+        name = f"docs/papers/{key}.md"
+        text = (WORKSPACE / name).read_text()
+        pages[name] = paper_summaries.with_verdicts(text, paper_rows)
     return pages
 
 

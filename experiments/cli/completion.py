@@ -31,6 +31,7 @@ complete -o default -o nospace -F _jaxformer jaxformer""",
     compadd -Q -S '' -a completions || _files
 }
 compdef _jaxformer jaxformer""",
+    "fish": "complete -c jaxformer -a '(jaxformer complete (commandline -cp) 2>/dev/null)'",
 }
 
 

@@ -52,7 +52,7 @@ USAGE = """What does each part of a transformer do?
     jaxformer NAME --help
 
 {programs}
-  completion   print the completion of bash or zsh: eval "$(jaxformer completion bash)"
+  completion   print the completion of bash, zsh or fish: eval "$(jaxformer completion bash)"
   configs      list the configs of run, train and sweep; `configs WORD` those with a word
 """
 

@@ -10,7 +10,7 @@ from experiments.site.paper_pages import Trend, Trends
 
 
 def trends(folder: Path) -> Trends:
-    """The ladders of each row; {} without a plan in the folder.
+    """The ladders of each row of which a size was run; {} without a plan in the folder.
 
     Args:
       folder: where PLAN.json and the records are.
@@ -22,9 +22,15 @@ def trends(folder: Path) -> Trends:
     plan.check(planned, LADDERS)
     found: dict[tuple[str, str], list[Trend]] = {}
     for judged in runs.judge_all(planned, LADDERS, folder / "records", folder / "runs"):
+        if not any(m.counts for m in judged.measured):
+            continue  # a plan says nothing about the effect
         paper, _, row = judged.ladder.row.partition(": ")
         found.setdefault((paper, row), []).append(
-            Trend(f"{judged.ladder.parameter}: {judged.ladder.rule}", _state(judged))
+            Trend(
+                f"{judged.ladder.parameter}: {judged.ladder.rule}",
+                _state(judged),
+                _with_size(judged),
+            )
         )
     return found
 
@@ -36,3 +42,20 @@ def _state(judged: Judged) -> str:
         return f"{sum(m.counts for m in on_cpu)} of {len(on_cpu)} sizes"
     slope = f", {table.short(judged.slope)} per doubling" if judged.slope else ""
     return f"{table.verdict(judged)}{slope}"
+
+
+def _with_size(judged: Judged) -> str:
+    """The first sentence of a row whose effect was followed over sizes; "" before all were run."""
+    counted = [m for m in judged.measured if m.value and not m.rung.on_card]
+    if not judged.is_complete or len(counted) < 2:
+        return ""
+    first, last = counted[0], counted[-1]
+    ladder = judged.ladder
+    values = (
+        f"{first.value.mean:.3g} to {last.value.mean:.3g}" if first.value and last.value else ""
+    )
+    return (
+        f"With size: from {first.rung.size:g} to {last.rung.size:g} ({ladder.parameter}) "
+        f'the {ladder.quantity} goes from {values}, so "{ladder.rule}" '
+        f"{judged.verdict} ([ladder](../ladders.md#{ladder.name}))."
+    )

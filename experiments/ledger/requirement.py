@@ -31,6 +31,13 @@ def with_requirement(numbers: str, requirement: str) -> str:
     return f"{numbers}, required {requirement}" if numbers else ""
 
 
+def decisive_rule(row: Row) -> Rule | None:
+    """The rule behind a row's printed verdict, None without runs; a plan may hold an older one."""
+    sentence, _ = headline.decisive_numbers(row)
+    versions = (row.item, *row.item.earlier)
+    return next((item.rules[sentence] for item in versions if sentence in item.rules), None)
+
+
 def decisive_text(row: Row) -> str:
     """The numbers of the rule behind a row's printed verdict, with what it requires; or ""."""
     sentence, numbers = headline.decisive_numbers(row)

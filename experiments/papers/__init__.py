@@ -10,7 +10,7 @@ before the first number of its cells was known, unless the item is marked `late`
 import functools
 
 from experiments.ledger.item import Cell, Item, Paper, checked
-from experiments.papers.associations import claims_samples
+from experiments.papers.associations import claims_finetuning, claims_samples
 from experiments.papers.associations.claims import PAPER as ASSOCIATIONS
 from experiments.papers.attention_paths import claims_weights
 from experiments.papers.attention_paths.claims import PAPER as ATTENTION_PATHS
@@ -32,7 +32,7 @@ _ALL_PAPERS = (
     with_items(MIXIT, (*claims_language.OF_VERSION_A, *claims_induction.OF_VERSION_A)),
     with_items(RANDOM_ATTENTION, claims_collapse.OF_VERSION_B),
     with_items(TWO_FAILURE_MODES, (*claims_initialisation.ITEMS, *claims_weight_laws.ITEMS)),
-    with_items(ASSOCIATIONS, claims_samples.ITEMS),
+    with_items(ASSOCIATIONS, (*claims_samples.ITEMS, *claims_finetuning.ITEMS)),
     with_items(ATTENTION_PATHS, claims_weights.ITEMS),
 )
 

@@ -65,8 +65,8 @@ def with_verdicts(text: str, rows: list[Row]) -> str:
 def readme(text: str, rows: list[Row]) -> str:
     """Returns README.md with its generated blocks and all verdicts replaced."""
     text = with_verdicts(text, rows)
-    text = _replace(text, LEDGER, [summary.verdict_counts(rows), summary.contradictions(rows)])
-    return _replace(text, CLONE, [clone_line((ROOT / "pyproject.toml").read_text())])
+    text = replace_block(text, LEDGER, [summary.verdict_counts(rows), summary.contradictions(rows)])
+    return replace_block(text, CLONE, [clone_line((ROOT / "pyproject.toml").read_text())])
 
 
 def findings(text: str, rows: list[Row], counts: Sequence[str]) -> str:
@@ -78,8 +78,8 @@ def findings(text: str, rows: list[Row], counts: Sequence[str]) -> str:
       counts: the table of verdicts by paper.
     """
     text = with_verdicts(text, rows)
-    text = _replace(text, LEDGER, [*counts, "", summary.late_rules(rows)])
-    return _replace(text, NUMBERS, _accuracy_by_variant(rows))
+    text = replace_block(text, LEDGER, [*counts, "", summary.late_rules(rows)])
+    return replace_block(text, NUMBERS, _accuracy_by_variant(rows))
 
 
 def clone_line(pyproject: str) -> str:
@@ -134,7 +134,7 @@ def _accuracy(row: Row, variant: str) -> str:
     return record_number(record.metrics["accuracy"], record.members, "accuracy").percent()
 
 
-def _replace(text: str, marks: tuple[str, str], lines: Sequence[str]) -> str:
+def replace_block(text: str, marks: tuple[str, str], lines: Sequence[str]) -> str:
     """Returns the text with new lines between the two marks of a block."""
     start, end = marks
     before, opened, rest = text.partition(start)

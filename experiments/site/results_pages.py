@@ -156,14 +156,17 @@ def _shortened(text: str, max_length: int) -> str:
 
 def records_section(records: Sequence[Record], head: str) -> list[str]:
     """Returns a table for each config and scale of some records, with their commands."""
-    if not records:
-        return []
-    lines = [f"## {head}", ""]
+    return [f"## {head}", "", *records_lines(records, "### {}")] if records else []
+
+
+def records_lines(records: Sequence[Record], head: str) -> list[str]:
+    """Returns the same without a heading; `head` is the format of the title of a config."""
+    lines = []
     groups: dict[str, list[Record]] = {}  # by title
     for record in sorted(records, key=_sort_key):
         groups.setdefault(_title(record), []).append(record)
     for title, group in groups.items():
-        lines += [f"### {title}", "", *_records_table(group), ""]
+        lines += [head.format(title), "", *_records_table(group), ""]
         lines += [f"    {one_line(record.command, MAX_COMMAND_LENGTH)}" for record in group] + [""]
     return lines
 

@@ -66,19 +66,9 @@ def one_block(model: Any, block: int) -> Any:
     spec = model.spec
     if isinstance(model, Recall):
         return model.clone(spec=dataclasses.replace(spec, feed_forward=(spec.feed_forward[block],)))
-    changes: dict[str, Any] = {"layers": 1}
     if isinstance(model, Pretrained):
-        changes |= {
-            "window": spec.window_of(block),
-            "windowed": (),
-            "rotary": spec.rotary_of(block),
-            "local_rotary": None,
-            "rotated": (),
-            "score_scale": spec.score_scale_of(block),
-            "scale_by_layer": False,
-        }
-    else:
-        changes["scan"] = False
+        return model.clone(spec=spec.of_block(block))
+    changes: dict[str, Any] = {"layers": 1, "scan": False}
     if isinstance(model, Decoder):
         # The branch factor keeps its value at the depth of the whole model.
         changes |= {"branch_scale": spec.branch, "depth_alpha": 0.0, "remat": False}

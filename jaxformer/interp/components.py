@@ -32,6 +32,7 @@ from jaxformer.interp.patching import MAX_TOKENS, first_difference
 from jaxformer.models.model import Model, take_positions
 
 HEADS, ATTENTION, MLP = "attn/heads", "attn/output", "mlp/output"
+ALL_POSITIONS = np.ones((1, 1), bool)
 MAX_LOGITS = 2**24  # numbers that are in memory at once
 Values = dict[str, jax.Array]  # {address within a block: activation}
 
@@ -141,8 +142,8 @@ class Measured:
             old, new = (scored(run.values[block]) for run in (self.corrupted, self.clean))
             before = take_positions(self.corrupted.states[block], position_BxK)
             block_model = self.blocks.of_block(block)
-            components = self.heads_CxH, self.mlp_C
-            states = _replace(*block_model, tokens_BxK, before, old, new, *components, True)
+            components = self.heads_CxH, self.mlp_C, ALL_POSITIONS
+            states = replace_parts(*block_model, tokens_BxK, before, old, new, *components, True)
             for later in range(block + 1, self.n_blocks):
                 fixed = scored(self.corrupted.values[later])
                 fixed.pop(HEADS, None)
@@ -189,9 +190,11 @@ class Measured:
             new = {name: value[:, start:] for name, value in new.items()}
             before, block_model = base.states[block][:, start:], self.blocks.of_block(block)
             parts = []
-            for chosen in _chunks(len(self.mlp_C), tokens_BxT.size):
-                components = self.heads_CxH[chosen], self.mlp_C[chosen]
-                states = _replace(*block_model, tokens_BxT, before, old, new, *components, False)
+            for chosen in case_chunks(len(self.mlp_C), tokens_BxT.size):
+                components = self.heads_CxH[chosen], self.mlp_C[chosen], ALL_POSITIONS
+                states = replace_parts(
+                    *block_model, tokens_BxT, before, old, new, *components, False
+                )
                 parts.append(self._scores_after(block, states, base, start))
             scores.append(np.concatenate(parts)[: len(self.mlp_C)])
             self.progress()
@@ -232,41 +235,44 @@ def _mean(clean: jax.Array, corrupted: jax.Array, real_BxT: jax.Array) -> jax.Ar
     return jnp.broadcast_to(total / n_prompts, clean.shape)
 
 
-def _chunks(n_cases: int, n_tokens: int) -> list[np.ndarray]:
+def case_chunks(n_cases: int, n_tokens: int, most: int = MAX_TOKENS) -> list[np.ndarray]:
     """Returns the indices of cases that run together; the last chunk may repeat the last case."""
-    n_chunks = -(-n_cases // max(MAX_TOKENS // n_tokens, 1))
+    n_chunks = -(-n_cases // max(most // n_tokens, 1))
     size = -(-n_cases // n_chunks)
     index = np.minimum(np.arange(n_chunks * size), n_cases - 1)
     return list(index.reshape(n_chunks, size))
 
 
 @partial(jax.jit, static_argnames=("model", "is_mlp_fixed"))
-def _replace(
-    model, params, tokens_BxT, states_BxTxN, old, new, heads_CxH, mlp_C, is_mlp_fixed
+def replace_parts(
+    model, params, tokens_BxT, states_BxTxN, old, new, heads_CxH, mlp_C, at_CxT, is_mlp_fixed
 ) -> jax.Array:
     """Returns the states (C B, T, N) after a block in which each case has a new component.
 
     Args:
         old, new: {address: activation}; unchosen heads keep the old value.
         heads_CxH, mlp_C: whether each case replaces each head, and the MLP.
+        at_CxT: whether it does so at each position; ALL_POSITIONS at all.
         is_mlp_fixed: whether the MLP keeps its old value instead of reading the new heads.
     """
 
-    def one_case(heads_H: jax.Array, is_mlp: jax.Array) -> jax.Array:
+    def one_case(heads_H: jax.Array, is_mlp: jax.Array, at_T: jax.Array) -> jax.Array:
+        at_1xTx1 = at_T[None, :, None]
         if HEADS in new:
-            chosen, address = heads_H[None, None, :, None], HEADS
+            chosen, address = heads_H[None, None, :, None] & at_1xTx1[..., None], HEADS
         else:
-            chosen, address = heads_H[0], ATTENTION
+            chosen, address = heads_H[0] & at_1xTx1, ATTENTION
         edits: dict[str, Any] = {address: jnp.where(chosen, new[address], old[address])}
         if MLP in new:
 
             def replaced(value: jax.Array) -> jax.Array:
-                return jnp.where(is_mlp, new[MLP], old[MLP] if is_mlp_fixed else value)
+                return jnp.where(is_mlp & at_1xTx1, new[MLP], old[MLP] if is_mlp_fixed else value)
 
             edits[MLP] = replaced
         return block_output(model, params, tokens_BxT, states_BxTxN, None, 0, edits)[0]
 
-    states = jax.vmap(one_case)(heads_CxH, mlp_C)
+    at_CxT = jnp.broadcast_to(at_CxT, (len(mlp_C), at_CxT.shape[1]))
+    states = jax.vmap(one_case)(heads_CxH, mlp_C, at_CxT)
     return states.reshape(-1, *states.shape[2:])
 
 

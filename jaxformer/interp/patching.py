@@ -68,7 +68,7 @@ def patch_grid(
     """
     check_choice("site", site, SITES)
     clean, corrupted = (np.asarray(as_tokens(model, x)) for x in (clean, corrupted))
-    read_at = _check_prompts(clean, corrupted, read_at)
+    read_at = check_prompts(clean, corrupted, read_at)
     if not is_divisible(model):
         return _whole_runs(model, params, clean, corrupted, score, site, read_at)
     blocks = Blocks(model, params)
@@ -82,7 +82,7 @@ def patch_grid(
     chunks = position_chunks(first, stop, n_tokens, blocks.has_memory)
     clean_pass, corrupted_pass = (blocks.forward(jnp.asarray(x)) for x in (clean, corrupted))
     last_BxN = corrupted_pass.states[-1][:, read_at]
-    base_B = np.asarray(_scores(blocks, last_BxN, len(clean), score))[0]
+    base_B = np.asarray(last_scores(blocks, last_BxN, len(clean), score))[0]
     grid_BxLxT = np.empty((len(clean), blocks.n_blocks, clean.shape[1]), base_B.dtype)
     grid_BxLxT[:] = base_B[:, None, None]
     done = 0
@@ -96,7 +96,7 @@ def patch_grid(
             states = _states_of_cases(
                 blocks, readers, at_once, clean_pass, corrupted_pass, positions_C, start
             )
-            scores = np.asarray(_scores(blocks, states[:, read_at - start], len(clean), score))
+            scores = np.asarray(last_scores(blocks, states[:, read_at - start], len(clean), score))
             by_block = scores.reshape(at_once, len(positions_C), len(clean))[: len(readers)]
             grid_BxLxT[:, first_block:last_block, positions_C] = by_block.transpose(2, 0, 1)
             if progress is not None:
@@ -140,7 +140,7 @@ def position_chunks(
     return chunks
 
 
-def _check_prompts(clean: np.ndarray, corrupted: np.ndarray, read_at: int) -> int:
+def check_prompts(clean: np.ndarray, corrupted: np.ndarray, read_at: int) -> int:
     """Returns the read position, counted from the first token."""
     if clean.shape != corrupted.shape or clean.ndim != 2 or not clean.size:
         raise UserError(
@@ -197,7 +197,7 @@ def _patched(clean_BxTxN, corrupted_BxTxN, positions_C, start):
     return patched.reshape(-1, *patched.shape[2:])
 
 
-def _scores(blocks: Blocks, states_RxN: jax.Array, n_prompts: int, score: Score) -> jax.Array:
+def last_scores(blocks: Blocks, states_RxN: jax.Array, n_prompts: int, score: Score) -> jax.Array:
     """Returns the scores (C, B) of last states at one position."""
     logits_RxV = blocks.read(states_RxN[:, None])[:, 0]
     logits_CxBxV = logits_RxV.reshape(-1, n_prompts, logits_RxV.shape[-1])

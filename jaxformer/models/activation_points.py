@@ -98,6 +98,8 @@ class Request:
         a function of the old value. A function with `takes_address` gets the address as well.
       first_token: the position in the text at which a pass over a part of it begins; it may be
         traced. None for a pass over a whole text.
+      exact: whether names and edits are addresses instead of patterns. Modules without any of them
+        then count as not observed, so that they may keep attention weights out of memory.
     """
 
     def __init__(
@@ -105,9 +107,11 @@ class Request:
         names: Sequence[str] = (),
         edits: Mapping[str, Any] | None = None,
         first_token: Any = None,
+        exact: bool = False,
     ):
         self.names, self.edits, self.first_token = tuple(names), dict(edits or {}), first_token
-        for pattern in (*self.names, *self.edits):
+        self.exact = exact
+        for pattern in () if exact else (*self.names, *self.edits):
             paths.check_pattern(pattern)
         self.shapes: dict[str, jax.ShapeDtypeStruct] = {}  # of every address, in recorded order
         self.used: set[str] = set()  # patterns of edits that matched
@@ -152,14 +156,21 @@ class Request:
         """Records the shape at an address and returns its value after the edits."""
         self.shapes[address] = jax.ShapeDtypeStruct(value.shape, value.dtype)
         for pattern, new in self.edits.items():
-            if paths.matches(pattern, address):
+            if pattern == address if self.exact else paths.matches(pattern, address):
                 self.used.add(pattern)
                 value = _checked_new_value(address, value, new)
         return value
 
     def keeps(self, address: str) -> bool:
         """Returns whether the request keeps this address."""
+        if self.exact:
+            return address in self.names
         return any(paths.matches(pattern, address, modules=True) for pattern in self.names)
+
+    def observes(self, path: Sequence[str]) -> bool:
+        """Returns whether activations of the module at this path may be kept or edited."""
+        prefix = "/".join((*path, ""))
+        return not self.exact or any(x.startswith(prefix) for x in (*self.names, *self.edits))
 
     def check_edits(self) -> None:
         """Raises, after a run, if an edit matched no address."""
@@ -203,7 +214,10 @@ def active_request() -> Request | None:
 
 def is_observed(module: Any) -> bool:
     """Returns whether the activations of this module may be kept or edited."""
-    return _ACTIVE.get() is not None or module.is_mutable_collection(INTERMEDIATES)
+    request = _ACTIVE.get()
+    if request is not None:
+        return request.observes(module.path)
+    return module.is_mutable_collection(INTERMEDIATES)
 
 
 def first_token() -> Any:

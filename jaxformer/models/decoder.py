@@ -5,10 +5,11 @@
     h <- r h + b Wd(phi(Wg y) * (Wu y))                     y = RMSNorm(h), Wg, Wu: n -> 4n
     logits = Whead RMSNorm(h)
 
-A_h is the softmax of q k^T / sqrt(D) with rotary positions, unless positions="none", or the fixed
-I + W - rowmean(W). Both are causal unless causal=False. The default r = b = 1 follows the paper's
-text. The authors' code has other skip and depth scalings, and multiplies each linear map by
-sqrt(base / its inputs) (`base_width`, `base_mlp_width`).
+A_h is the softmax of q k^T / sqrt(D) (with `score_scale`, of score_scale q k^T) with rotary
+positions, unless positions="none", or the fixed I + W - rowmean(W). Both are causal unless
+causal=False. The default r = b = 1 follows the paper's text. The authors' code has other skip and
+depth scalings, and multiplies each linear map by sqrt(base / its inputs) (`base_width`,
+`base_mlp_width`). The logits are multiplied by `logit_scale`.
 
 Paths: embed/embedding, positions/embedding, block_i/{attn_norm,mlp_norm}/scale,
 block_i/attn/{query,key,value,out}/kernel, block_i/attn/mix, block_i/mlp/{gate,in,out}/kernel (the
@@ -82,7 +83,7 @@ class Attention(nn.Module):
         if spec.is_rotary:
             q = tap(self, "turned_queries", attention.rotary(q))
             k = tap(self, "turned_keys", attention.rotary(k))
-        q = take_positions(q, positions_BxK)
+        q = take_positions(spec.scaled(q), positions_BxK)
         mask = None
         if spec.causal:
             mask = attention.causal_mask(x_BxTxN.shape[1])
@@ -106,7 +107,7 @@ class Attention(nn.Module):
             q, k = (attention.rotary(x, start=start) for x in (q, k))
         _, k_BxSxHxD = append(self, "keys", k, spec.length)
         mask_TxS = jnp.arange(spec.length)[None] <= start + jnp.arange(T)[:, None]
-        scores = attention.attention_scores(q, k_BxSxHxD)
+        scores = attention.attention_scores(spec.scaled(q), k_BxSxHxD)
         return attention.attention_weights(scores, mask_TxS), v_BxSxHxD
 
     def _fixed_mixing(self, length, positions_BxK, real_BxT):
@@ -235,6 +236,8 @@ class Decoder(nn.Module):
         h = tap(self, "final", h, plotted=True)
         if spec.base_width:
             h = h * (spec.base_width / spec.width) ** 0.5
+        if spec.logit_scale != 1:
+            h = h * spec.logit_scale
         if not head:
             return h
         unembed = spec.linear(spec.vocab_size, "unembed", spec.init_std, bias=False)

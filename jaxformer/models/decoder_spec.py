@@ -57,6 +57,8 @@ class DecoderSpec:
     base_layers: int = 1  # the depth at which b is branch_scale
     base_width: float = 0.0  # multiply linear maps by sqrt(base_width / inputs); 0: by 1
     base_mlp_width: float = 0.0  # replaces base_width in Wd, which has mlp_width inputs
+    score_scale: float = 0.0  # the factor of q.k, such as muP's 1/D; 0: 1/sqrt(D)
+    logit_scale: float = 1.0  # the factor of the logits, such as muP's base width / width
     use_norm: bool = True  # RMSNorm before each branch and the unembedding
     use_mlp: bool = True  # otherwise blocks have attention only
     pad: int = -1  # the padding token, to which nothing attends; -1: no padding
@@ -72,7 +74,7 @@ class DecoderSpec:
             raise unknown("mixer", self.mixer, MIXERS)
         check_sizes(self, "vocab_size", "length", "width", "layers", "heads", "mlp_width")
         scales = "residual_scale", "branch_scale", "depth_alpha", "base_width", "base_mlp_width"
-        for name in scales:
+        for name in (*scales, "score_scale", "logit_scale"):
             check_range(name, getattr(self, name), 0, MAX_SCALE)
         check_range("base_layers", self.base_layers, 1, MAX_SCALE)
         if isinstance(self.mixing_scale, str):
@@ -96,6 +98,13 @@ class DecoderSpec:
     def is_rotary(self) -> bool:
         """Whether queries and keys are rotated."""
         return self.mixer == "softmax" and self.positions == "rotary"
+
+    def scaled(self, q_BxTxHxD: jax.Array) -> jax.Array:
+        """Returns the queries whose products with keys, divided by sqrt(D), have `score_scale`."""
+        if not self.score_scale:
+            return q_BxTxHxD
+        factor = self.score_scale * (self.width // self.heads) ** 0.5
+        return (q_BxTxHxD * factor).astype(q_BxTxHxD.dtype)
 
     @property
     def branch(self) -> float:

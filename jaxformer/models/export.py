@@ -24,10 +24,12 @@ from jaxformer.models.pretrained.network import Pretrained
 from jaxformer.models.pretrained.safetensors_folder import INDEX, SINGLE
 from jaxformer.models.pretrained.saving import save_folder
 
-FILES = ("config.json", SINGLE, INDEX, "tokenizer.json", "tokenizer_config.json")
+FILES = ("config.json", SINGLE, INDEX, "tokenizer.json", "tokenizer_config.json", "README.md")
 
 
-def export(model: Any, params: Any, folder: str | Path, tokenizer: Any = None) -> Path:
+def export(
+    model: Any, params: Any, folder: str | Path, tokenizer: Any = None, card: str = ""
+) -> Path:
     """Writes the folder atomically.
 
     Args:
@@ -35,6 +37,7 @@ def export(model: Any, params: Any, folder: str | Path, tokenizer: Any = None) -
       params: its parameters.
       folder: the path of a new folder.
       tokenizer: the tokenizer, which is written as tokenizer.json.
+      card: the text of README.md, which hubs show as the model card.
 
     Returns:
       The path of the folder.
@@ -64,6 +67,8 @@ def export(model: Any, params: Any, folder: str | Path, tokenizer: Any = None) -
             "bos_token": tokenizer.end_text,
         }
         write_json(partial / "tokenizer_config.json", tokenizer_config)
+    if card:
+        write_atomically(partial / "README.md", card.encode())
     with errors_name(folder):
         partial.rename(folder)
     return folder
@@ -106,6 +111,8 @@ def check(model: Any) -> None:
         "scales its linear maps": bool(
             getattr(spec, "base_width", 0) or getattr(spec, "base_mlp_width", 0)
         ),
+        "scales its scores": bool(getattr(spec, "score_scale", 0)),
+        "scales its logits": getattr(spec, "logit_scale", 1.0) != 1.0,
         "has no norms": not getattr(spec, "use_norm", True),
         "has no MLPs": not getattr(spec, "use_mlp", True),
         "has another activation than silu": getattr(spec, "act", "silu") != "silu",

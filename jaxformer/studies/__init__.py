@@ -4,5 +4,6 @@ compare    two or more runs of one task side by side
 litmus     does a task need attention that looks at the content? Four variants of a decoder
 anatomy    what does each part of one network do? Every part frozen, removed or trained alone; and
            `examine`, which trains nothing and looks inside
+finetuning which parts of a published model need an update? Full updates and adapters of each part
 variants   the variants of a decoder: its token mixer and what stays frozen
 """

@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[2]
 COMMENT = re.compile(r"<!-- (needs|given|tested): (.+?) -->|<!-- (slow|numbers vary) -->")
-LANGUAGES = ("python", "sh", "console", "json", "toml", "text")
+LANGUAGES = ("python", "sh", "console", "json", "toml", "text", "bibtex")
 COMMAND = re.compile(r"\s*(\$ )?(python|jaxformer|make|pip|source|srun|sbatch|git) ")
 
 

@@ -28,8 +28,12 @@ def tables():
 
 
 @pytest.fixture(scope="module")
-def site():
-    return script("site_pages")
+def site(published_rows):
+    module = script("site_pages")
+    judged = {(row.paper.key, row.item.name): row for row in published_rows}
+    module.site_rows.rows = lambda: judged  # the site would judge all records again
+    module.site_rows.rows_by_hash.cache_clear()
+    return module
 
 
 def test_the_tables_are_what_the_code_says(tables):
@@ -96,6 +100,25 @@ def test_explorers_and_figures_have_pages(site):
     assert all(f'href="{name}.html"' in gallery for name in made)
     assert all("jaxformer run " in body for body in made.values())
     assert "figures/mixit-sde" in site.complete("papers/random_attention", "<!-- figures -->")
+
+
+def test_the_gallery_says_what_was_found_and_shows_one_thumbnail_of_equal_runs(site):
+    gallery = site.complete("gallery", "<!-- gallery -->")
+    captions = re.findall(r"<span>([^<]*)</span>", gallery)
+    assert len(captions) == len(set(captions)) == gallery.count("<img")
+    assert not [text for text in captions if "scale = " in text or "configs/" in text]
+    assert gallery.count('class="verdict') >= 0.9 * len(captions)
+    assert gallery.count('href="figures/') == len(site.site_figures.figures())
+
+
+def test_a_table_of_statements_can_be_searched_and_begins_with_the_failures(site):
+    made = {name: context["body"] for name, context, _ in site.site_figures.pages(None)}
+    tables = [body for body in made.values() if 'class="statements"' in body]
+    assert len(tables) == 2
+    for body in tables:
+        verdicts = re.findall(r'<td><span class="verdict [\w-]+">([\w, ]+)<', body)
+        assert len(verdicts) > 50 and verdicts[0] == "fails" and verdicts[-1] == "holds"
+        assert body.index("</table>") < body.index("<img")
 
 
 def test_a_link_out_of_the_site_becomes_the_name_of_the_file(site):

@@ -39,6 +39,16 @@ def test_tables_without_records_are_refused_before_a_folder_is_made(
     assert ": runs has no usable record" in capsys.readouterr().err
 
 
+def test_an_installation_without_records_knows_the_verdicts(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(report, "IS_CLONE", False)
+    monkeypatch.setattr(report, "WORKSPACE", tmp_path)
+    assert report.main(["--only=Equation 15"]) == 0
+    printed, note = capsys.readouterr()
+    assert printed.startswith("Equation 15 (two_failure_modes): did not hold (")
+    assert "required within" in printed and "to run: jaxformer run" in printed
+    assert "whose records are in its repository" in note
+
+
 def test_the_results_stay_small():
     """Everyone clones the results and reads their diffs, so long arrays are stored as CSV."""
     files = [file for file in (flags.ROOT / "results").rglob("*") if file.is_file()]

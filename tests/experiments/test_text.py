@@ -94,6 +94,18 @@ def test_it_becomes_a_folder_of_its_own(trained, tmp_path):
     assert (content["vocab_size"], content["num_hidden_layers"]) == (257, 1)
 
 
+def test_its_model_card_has_scores_beside_guessing_and_no_path_of_the_machine(trained, tmp_path):
+    assert export([str(trained), str(tmp_path / "llama")]) == 0
+    card = (tmp_path / "llama" / "README.md").read_text()
+    result = json.loads((trained / "result.json").read_text())
+    assert card.startswith("---\nlibrary_name: transformers\n")
+    assert f"| loss | {result['metrics']['loss']['mean']:.4g} |" in card
+    assert f"unigram loss {result['baselines']['unigram_loss']:.4g}" in card
+    assert f"{result['parameters']['frozen']:,} kept at their random initial values" in card
+    assert "jaxformer run text/lm:variant=frozen_qk,scale=tiny " in card
+    assert "--config.task.tokens=tokens" in card and str(trained.parent) not in card
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

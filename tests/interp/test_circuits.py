@@ -287,6 +287,12 @@ def test_bad_inputs_are_one_line_errors():
     valid = DECODER, params, TOKENS, OTHERS, ANSWERS
     with pytest.raises(UserError, match=r"one shape .* got \(3, 5\) and \(3, 4\): .*one length"):
         circuits.Wiring(DECODER, params, TOKENS, OTHERS[:, :4], ANSWERS)
+    with pytest.raises(
+        UserError, match="have 2 to 3 tokens: a circuit needs prompts of one length"
+    ):
+        circuits.Wiring(DECODER, params, [[1, 2], [1, 2, 3]], OTHERS, ANSWERS)
+    with pytest.raises(UserError, match="but Decoder knows no tokenizer"):
+        circuits.Wiring(DECODER, params, ["a text"], OTHERS, ANSWERS)
     with pytest.raises(UserError, match="it is constant, so no edge can matter"):
         circuits.Wiring(*valid, metric=constant)
     with pytest.raises(UserError, match="Did you mean 'resample'"):

@@ -183,6 +183,9 @@ REFUSED = [
     ("llama", {"rope_scaling": {"rope_type": "proportional"}}, "rotary scaling 'proportional'"),
     ("gptj", {"model_type": "gpt_bigcode"}, "'gpt_bigcode' is not supported. Supported are: bert"),
     ("phi", {"model_type": "phi4"}, "'phi4' is not supported. Supported are: bert"),
+    ("olmoe", {"model_type": "gpt_oss"}, "'gpt_oss' is not supported: its softmax has sinks, and"),
+    ("bert", {"model_type": "t5"}, "'t5' is not supported: cross attention reads the output of an"),
+    ("bert", {"model_type": "vit"}, "'vit' is not supported: patches of an image take the place"),
 ]
 
 

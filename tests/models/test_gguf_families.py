@@ -24,16 +24,20 @@ def keys_of(kind, config):
     """{key after the architecture's name: value}, as llama.cpp's converter writes them."""
     heads = config["num_attention_heads"]
     common = {
-        "context_length": config["max_position_embeddings"],
+        "context_length": config.get("max_position_embeddings", 2048),
         "embedding_length": config["hidden_size"],
         "block_count": config["num_hidden_layers"],
-        "feed_forward_length": config["intermediate_size"],
+        "feed_forward_length": config.get("intermediate_size", 4 * config["hidden_size"]),
         "attention.head_count": heads,
         "attention.head_count_kv": config.get("num_key_value_heads", heads),
     }
     base = {"rope.freq_base": float(config.get("rope_theta", 10_000.0))}
     head_width = config["hidden_size"] // heads
     own = {
+        "falcon": {
+            LAYER: config.get("layer_norm_epsilon"),
+            "attention.head_count_kv": config.get("num_kv_heads", 1),
+        },
         "gemma": {RMS: config.get("rms_norm_eps"), "attention.key_length": config.get("head_dim")},
         "olmo2": {RMS: config.get("rms_norm_eps"), **base},
         "phi3": {
@@ -50,9 +54,22 @@ def keys_of(kind, config):
     return common | own[kind]
 
 
-def write(file, kind, without=()):
+def as_converted(tensor, name, kind, config):
+    """A tensor after the changes of llama.cpp's converter."""
+    if kind == "gemma" and name.endswith("norm.weight"):
+        return tensor + 1
+    if kind == "falcon" and ".attn_qkv." in name:
+        heads, kv = config["num_attention_heads"], config.get("num_kv_heads", 1)
+        qkv = tensor.reshape(kv, heads // kv + 2, -1, tensor.shape[-1])
+        parts = (qkv[:, :-2], qkv[:, -2:-1], qkv[:, -1:])
+        return np.concatenate([part.reshape(-1, tensor.shape[-1]) for part in parts])
+    return tensor
+
+
+def write(file, name, without=()):
     """Writes the tiny model of a family in float32; returns its parameters."""
-    model, params, config = tiny.tiny(CONFIGS[kind], VOCAB)
+    kind = name.split("_")[0]
+    model, params, config = tiny.tiny(CONFIGS[name], VOCAB)
     writer = gguf.GGUFWriter(file, kind)
     for key, value in keys_of(kind, config).items():
         add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32}
@@ -64,8 +81,7 @@ def write(file, kind, without=()):
     for entry in tensor_layouts.tensor_entries(model.spec, list(flat)):
         tensor = tensor_layouts.to_tensor([flat[p] for p in entry.parameters], entry, model.spec)
         name = table.get_name(entry.name, (".weight", ".bias"))
-        if kind == "gemma" and name.endswith("norm.weight"):
-            tensor = tensor + 1
+        tensor = as_converted(np.asarray(tensor), name, kind, config)
         writer.add_tensor(name, np.ascontiguousarray(tensor, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -74,11 +90,13 @@ def write(file, kind, without=()):
     return flat
 
 
-@pytest.mark.parametrize("kind", ["gemma", "olmo2", "phi3", "stablelm", "starcoder2"])
+@pytest.mark.parametrize(
+    "kind", ["falcon", "falcon_new", "gemma", "olmo2", "phi3", "stablelm", "starcoder2"]
+)
 def test_logits_are_those_of_transformers(kind, tmp_path):
     written = write(tmp_path / "model.gguf", kind)
     model, params, config = jaxformer.load(tmp_path / "model.gguf")
-    assert config["model_type"] == kind
+    assert config["model_type"] == kind.split("_")[0]
     for path, leaf in paths.flatten(params).items():
         np.testing.assert_allclose(leaf, written[path], atol=1e-6, err_msg=path)
     logits = model.apply({"params": params}, jnp.asarray(TOKENS))

@@ -22,7 +22,7 @@ def architecture_of(spec: Any) -> Architecture:
         "width": spec.width,
         "heads": spec.heads,
         "head_width": head_width,
-        "score_scale": head_width**-0.5,
+        "score_scale": getattr(spec, "score_scale", 0) or head_width**-0.5,
         "causal": spec.causal,
         "norm": "rms",
     }

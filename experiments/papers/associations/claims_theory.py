@@ -4,17 +4,23 @@ Each is tested within the error that the paper states or proves for it. "As stat
 are the inputs of Theorem 1 in its statement (current and previous token) and in its proof (current
 token). `computed("", metric)` is a number without an error from the row's only run. `checks` are
 further rules that decide nothing.
+
+The bounds of Theorem 1 and of Lemmas D.1 and D.2 may fail with probability .05. The first plan
+asked that four trials keep to them, without an error (`.._OF_PLAN_1`). Now the share of a hundred
+trials that do has to be above .95, with its interval.
 """
 
 from collections.abc import Mapping
 
 from experiments.ledger.item import MISPRINT, Cell, Item
-from experiments.ledger.rules import Given, Rule, Side, above, computed, near
+from experiments.ledger.rules import Given, Rule, Side, above, computed, near, of
 
 # Keys of metrics of these two runs.
 OVERSHOOT = "measured/B.3, alpha = 0.3: overshoot at eta = 1/(alpha(1-alpha))"
 THEORY = {"theory": Cell("configs/associations/theory.py")}
 LEMMAS = {"lemmas": Cell("configs/associations/lemmas.py")}
+BOUNDS = LEMMAS | {"bounds": Cell("configs/associations/bounds.py")}
+LEAST_WITHIN = 0.95  # 1 - delta
 # "sizes 1, 1" are beta1 and beta2, which the exact W_V ignores; "ybar any": the answer ybar may be
 # the trigger q.
 EXACT_W_V = "W_V exact, sizes 1, 1, ybar any"
@@ -27,9 +33,9 @@ def below(limit: float, metric: str) -> Rule:
     return above(limit, computed("", metric))
 
 
-def exceeds(metric: str, limit: Given) -> Rule:
+def exceeds(metric: str, limit: Given, cell: str = "") -> Rule:
     """Returns the rule that the metric is above the limit."""
-    return above(computed("", metric), limit)
+    return above(computed(cell, metric), limit)
 
 
 def statement(
@@ -51,10 +57,19 @@ def margin_gap(inputs: str, part: str) -> Rule:
     return below(1.0, f"Theorem 1, {inputs}: {part} margin, gap over the own error")
 
 
-THEOREM_1 = Item(
-    "Theorem 1",
+def mostly_within(bound: str) -> Rule:
+    """Returns the rule that more trials keep to a bound than have to."""
+    return above(of("bounds", f"within/{bound}"), LEAST_WITHIN)
+
+
+MARGINS = {"feed_forward": "the feed-forward margin", "attention": "the margin of attention"}
+THEOREM_1_CLAIM = (
     "After one step the margin of the feed-forward layer is eta alpha and that of attention is "
-    "eta alpha_hat / N, up to an error that falls with the number of samples m.",
+    "eta alpha_hat / N, up to an error that falls with the number of samples m."
+)
+THEOREM_1_OF_PLAN_1 = Item(
+    "Theorem 1",
+    THEOREM_1_CLAIM,
     LEMMAS,
     {
         "as stated, the feed-forward margin is within the error": margin_gap(
@@ -64,26 +79,38 @@ THEOREM_1 = Item(
             "as stated", "attention"
         ),
     },
-    metric="Theorem 1, as stated: attention margin, gap over the own error",
+)
+THEOREM_1 = Item(
+    "Theorem 1",
+    THEOREM_1_CLAIM,
+    BOUNDS,
+    {
+        f"as stated, {margin} is within the error in more than 95 % of the trials": (
+            mostly_within(f"Theorem 1, as stated, {part}")
+        )
+        for part, margin in MARGINS.items()
+    },
+    metric="within/Theorem 1, as stated, attention",
     note="The error is that of its proof, from Lemmas D.1 and D.2, at m = 65,536 and delta = .05. "
     "With the inputs of the statement (current and previous token) the margin of attention is "
-    "twice the printed one. With those of the proof it is as printed. alpha = 0.3. The last two "
-    "checks decide nothing: a gap that does not fall with m would pass each half of the time.",
+    "twice the printed one. With those of the proof it is as printed; there the feed-forward "
+    "margin, alpha - (1-alpha)/N to the next order, leaves the error in a quarter of the trials. "
+    "alpha = 0.3. The last two checks decide nothing: a gap that does not fall with m would pass "
+    "each half of the time. The first plan compared the widest gap of four trials with the error.",
     checks={
-        "as proved, the feed-forward margin is within the error": margin_gap(
-            "as proved", "feed_forward"
-        ),
-        "as proved, the margin of attention is within the error": margin_gap(
-            "as proved", "attention"
-        ),
+        f"as proved, {margin} is within the error in more than 95 % of the trials": (
+            mostly_within(f"Theorem 1, as proved, {part}")
+        )
+        for part, margin in MARGINS.items()
     }
     | {
         f"as proved, the gap of {name} is wider with 16 times fewer samples": exceeds(
-            f"Theorem 1, as proved: {part} margin, gap at m/16 over that at m", 1.0
+            f"Theorem 1, as proved: {part} margin, gap at m/16 over that at m", 1.0, "lemmas"
         )
         for part, name in (("feed_forward", "the feed-forward layer"), ("attention", "attention"))
     },
     flags=(MISPRINT,),
+    earlier=(THEOREM_1_OF_PLAN_1,),
 )
 
 
@@ -119,40 +146,54 @@ THEOREM_2 = Item(
 )
 # Projections of the first gradient, as Table 3 names its rows: tau is the noise, q the trigger.
 TABLE_3_ROWS = ("tau,tau", "tau,q", "tau,k", "q,tau", "q,q", "q,k", "j,tau", "j,q", "j,k", "j,j")
+EVERY_TRIAL = "the gradient of every trial is within the bound"
+MOST_TRIALS = "the gradient is within the bound in more than 95 % of the trials"
+D_1_CLAIM = (
+    "With probability 1 - delta the first gradient of the feed-forward layer, from m samples, lies "
+    "within its bound."
+)
+D_1_OF_PLAN_1 = Item(
+    "Lemma D.1", D_1_CLAIM, LEMMAS, {EVERY_TRIAL: below(1.0, "Lemma D.1: gap over the bound")}
+)
 LEMMA_D_1 = Item(
     "Lemma D.1",
-    "With probability 1 - delta the first gradient of the feed-forward layer, from m samples, lies "
-    "within its bound.",
+    D_1_CLAIM,
+    BOUNDS,
+    {MOST_TRIALS: mostly_within("Lemma D.1")},
+    metric="within/Lemma D.1",
+    note="The paper prints the mean for the noise as -alpha, without 1/(N+1). At N = 64 and "
+    "m = 65,536 this term is .015 and the bound .010. The first plan judged four trials.",
+    checks={
+        f"with the 1/(N+1) {MOST_TRIALS}": mostly_within("Lemma D.1, with the exact mean"),
+    },
+    earlier=(D_1_OF_PLAN_1,),
+)
+D_2_CLAIM = (
+    "With probability 1 - delta the first gradient of the value matrix lies within its bound, "
+    "with the means and variances of Table 3."
+)
+PRINTED_VARIANCES = "every printed variance is above .98 of the exact one"
+D_2_OF_PLAN_1 = Item(
+    "Lemma D.2",
+    D_2_CLAIM,
     LEMMAS,
     {
-        "the gradient of every trial is within the bound": below(
-            1.0, "Lemma D.1: gap over the bound"
-        )
-    },
-    metric="Lemma D.1: gap over the bound",
-    note="The paper prints the mean for the noise as -alpha, without 1/(N+1). At N = 64 and "
-    "m = 65,536 this term is .015 and the bound .010.",
-    checks={
-        "with the 1/(N+1) the gradient of every trial is within the bound": below(
-            1.0, "Lemma D.1, with the exact mean: gap over the bound"
-        ),
+        EVERY_TRIAL: below(1.0, "Lemma D.2: gap over the bound"),
+        PRINTED_VARIANCES: exceeds(SMALLEST_VARIANCE_RATIO, 0.98),
     },
 )
 LEMMA_D_2 = Item(
     "Lemma D.2",
-    "With probability 1 - delta the first gradient of the value matrix lies within its bound, "
-    "with the means and variances of Table 3.",
-    LEMMAS,
+    D_2_CLAIM,
+    BOUNDS,
     {
-        "the gradient of every trial is within the bound": below(
-            1.0, "Lemma D.2: gap over the bound"
-        ),
-        "every printed variance is above .98 of the exact one": exceeds(
-            SMALLEST_VARIANCE_RATIO, 0.98
-        ),
+        MOST_TRIALS: mostly_within("Lemma D.2"),
+        PRINTED_VARIANCES: exceeds(SMALLEST_VARIANCE_RATIO, 0.98, "lemmas"),
     },
-    metric="Lemma D.2: gap over the bound",
-    note="Table 3 prints variances that are too large, so the bound stays true.",
+    metric="within/Lemma D.2",
+    note="Table 3 prints variances that are too large, so the bound stays true. The first plan "
+    "judged four trials.",
+    earlier=(D_2_OF_PLAN_1,),
 )
 ASSUMPTION = Item(
     "Assumption F.1",

@@ -63,7 +63,7 @@ def training(settings, alpha: float, arrays, title: str = "", caption: str = "")
     for name, colour, label in (
         ("attention_target", BLUE, "last layer: on the answer"),
         ("attention_noise", RED, "last layer: on the noise"),
-        ("attention_previous", "0.5", "block_0: one token back"),
+        ("attention_previous", "0.5", "block 0: one token back"),
         ("previous_token", "black", "block_0: share of keys that match"),
     ):
         if name in curves:

@@ -1,6 +1,7 @@
 """Replacements of activations, and the heads and positions to which they apply."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -35,15 +36,24 @@ def mean(value: jax.Array) -> jax.Array:
     return jnp.broadcast_to(value.mean(0, keepdims=True), value.shape)
 
 
-def resample(key: jax.Array) -> Callable[[jax.Array], jax.Array]:
-    """Resampling ablation: returns a function that gives each example the value of another."""
+@jax.tree_util.register_pytree_node_class
+class resample:
+    """Resampling ablation: gives each example the value of another, drawn by `key`."""
 
-    def permute(value: jax.Array) -> jax.Array:
+    def __init__(self, key: jax.Array):
+        self.key = key
+
+    def __call__(self, value: jax.Array) -> jax.Array:
         _check_batch("resampling", value)
-        order = jax.random.permutation(key, len(value))
+        order = jax.random.permutation(self.key, len(value))
         return jnp.zeros_like(value).at[order].set(value[jnp.roll(order, 1)])
 
-    return permute
+    def tree_flatten(self):
+        return (self.key,), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*children)
 
 
 @jax.tree_util.register_pytree_node_class
@@ -117,7 +127,56 @@ class at:
         return cls(new, *indices)
 
 
-def mask(address: str, shape: tuple[int, ...], heads: Where, positions: Where) -> jax.Array:
+@jax.tree_util.register_pytree_node_class
+class Chosen:
+    """`at` with booleans in place of heads and positions, so that other choices have its shapes."""
+
+    def __init__(self, new: Any, chosen: Any):
+        self.new, self.chosen = new, chosen
+
+    def __call__(self, value: jax.Array) -> jax.Array:
+        return jnp.where(self.chosen, new_value("", value, self.new), value)
+
+    def tree_flatten(self):
+        return (self.new, self.chosen), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*children)
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Known:
+    """A function of this module, which is a part of a compiled program."""
+
+    function: Callable[[jax.Array], jax.Array]
+
+    def __call__(self, value: jax.Array) -> jax.Array:
+        return self.function(value)
+
+
+def as_argument(new: Any, address: str, shape: tuple[int, ...]) -> Any:
+    """Returns a replacement of an activation as the argument of a compiled program.
+
+    Arrays become leaves. A function of the caller is returned as it is, or with its address.
+    """
+    if isinstance(new, at):
+        chosen = mask(address, shape, new.heads, new.positions)
+        replacement = as_argument(new.new, address, shape)
+        if not callable(replacement) and jnp.shape(replacement) not in ((), shape):
+            raise UserError(f"{address} has the shape {shape}, its replacement another one.")
+        return Chosen(replacement, chosen)
+    if new is zero or new is mean:
+        return Known(new)
+    if getattr(new, "takes_address", False):
+        return lambda value: new(value, address)
+    if callable(new) or hasattr(new, "dtype") or isinstance(new, int | float):
+        return new
+    raise UserError(f"the new value of {address} must be an array, got {type(new).__name__}.")
+
+
+def mask(address: str, shape: tuple[int, ...], heads: Where, positions: Where) -> Any:
     """Returns booleans that broadcast to `shape` and are true at these heads and positions.
 
     Args:
@@ -126,7 +185,7 @@ def mask(address: str, shape: tuple[int, ...], heads: Where, positions: Where) -
         heads: an index or indices of heads; None selects all.
         positions: an index or indices of positions in the prompt; None selects all.
     """
-    selected = jnp.ones((1,) * len(shape), bool)
+    selected: Any = np.ones((1,) * len(shape), bool)
     for kind, index in (("head", heads), ("position", positions)):
         if index is None:
             continue
@@ -135,12 +194,16 @@ def mask(address: str, shape: tuple[int, ...], heads: Where, positions: Where) -
             raise UserError(f"{address} of shape {shape} has no axis of {kind}s.")
         # In a run that continues a text, the first token has the position `start`.
         start = first_token() if kind == "position" else None
-        if start is None:
-            _check_index(address, kind, index, shape[axis])
-            start = 0
-        on_axis = jnp.isin(start + jnp.arange(shape[axis]), jnp.asarray(index))
+        numbers = _numbers(index)
+        if start is None and numbers is not None:
+            _check_index(address, kind, numbers, shape[axis])
+            on_axis = np.isin(np.arange(shape[axis]), numbers)
+        else:
+            start = 0 if start is None else start
+            on_axis = jnp.isin(start + jnp.arange(shape[axis]), jnp.asarray(index))
         other_axes = [i for i in range(len(shape)) if i != axis]
-        selected = selected & jnp.expand_dims(on_axis, other_axes)
+        expanded = np.expand_dims if isinstance(on_axis, np.ndarray) else jnp.expand_dims
+        selected = selected & expanded(on_axis, other_axes)
     return selected
 
 
@@ -176,11 +239,15 @@ def _check_batch(ablation: str, value: jax.Array) -> None:
         raise UserError(f"{ablation} needs at least two examples, got {len(value)}.")
 
 
-def _check_index(address: str, kind: str, index: Any, size: int) -> None:
+def _numbers(index: Any) -> np.ndarray | None:
+    """Returns indices as an array; None if they are traced."""
     try:
-        numbers = np.ravel(np.asarray(index)).tolist()
-    except jax.errors.TracerArrayConversionError:  # the index is traced
-        return
-    for number in numbers:
+        return np.ravel(np.asarray(index))
+    except jax.errors.TracerArrayConversionError:
+        return None
+
+
+def _check_index(address: str, kind: str, numbers: np.ndarray, size: int) -> None:
+    for number in numbers.tolist():
         if not 0 <= number < size:
             raise UserError(f"{address} has the {kind}s 0 to {size - 1}, got {number}.")

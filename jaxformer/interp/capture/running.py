@@ -1,5 +1,6 @@
 """Runs a model once, keeps some activations and changes others."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,24 +12,34 @@ from jax.core import Tracer
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.interp.capture.aliases import resolve
+from jaxformer.interp.capture.edits import as_argument
 from jaxformer.models.activation_points import INTERMEDIATES, Request
 from jaxformer.models.model import Model
+from jaxformer.models.pretrained import programs
+from jaxformer.models.pretrained.network import Pretrained
 from jaxformer.models.texts import as_tokens, check_model_first
 
+EVERYTHING = (".*",)
 
-def capture(model: Model, params: Any, *inputs: Any, names: Sequence[str]) -> dict[str, Any]:
+
+def capture(
+    model: Model, params: Any, *inputs: Any, names: Sequence[str] = EVERYTHING
+) -> dict[str, Any]:
     """Returns {address: activation} of one run, in the order of computation.
 
-    Inside jit only what these activations need is computed, and nothing else is kept.
+    Inside jit only what these activations need is computed, and nothing else is kept. A single run
+    of a published model outside jit uses compiled programs, which its next run uses again.
 
     Args:
         model: a model with activation addresses.
         params: its parameters.
         inputs: the model's inputs: for most models tokens (B, T), or a text or a list of texts if
             `jaxformer.load` loaded the model.
-        names: patterns of addresses or modules, or names of TransformerLens' hooks.
+        names: patterns of addresses or modules, or names of TransformerLens' hooks; by default
+            every activation is kept, which needs memory for all of them.
 
     Example:
+        everything = capture(model, params, tokens)
         weights = capture(model, params, tokens, names=["block_1/attn/weights"])
     """
     return run(model, params, *inputs, names=names)[1]
@@ -42,7 +53,9 @@ def intervene(model: Model, params: Any, *inputs_and_edits: Any) -> Any:
         params: its parameters.
         inputs_and_edits: the model's inputs, then {pattern: new value}. A new value is an array of
             the activation's shape, a number, a function of the old value, or one of `zero`, `mean`,
-            `resample(key)`, `at(new, heads=.., positions=..)`.
+            `resample(key)`, `at(new, heads=.., positions=..)`. A single run of a published model
+            compiles nothing for another vector, head, position or block of the same kind. Functions
+            of your own cost more, since their block runs operation by operation.
 
     Example:
         logits = intervene(model, params, tokens, {"block_1/mlp/output": 0})
@@ -78,8 +91,13 @@ def run(
         inputs = (as_tokens(model, inputs[0]), *inputs[1:])
         check_tokens(model, inputs[0])
     edits = {resolve(name): new for name, new in (edits or {}).items()}
-    with Request([resolve(name) for name in names], edits).active() as request:
-        logits, updates = model.apply({"params": params}, *inputs, mutable=[INTERMEDIATES])
+    patterns = [resolve(name) for name in names]
+    variables = {"params": params}
+    if isinstance(model, Pretrained) and programs.can_run(model, variables, inputs, edits):
+        with contextlib.suppress(*programs.FAILURES):
+            return _run_programs(model, params, inputs, patterns, edits)
+    with Request(patterns, edits).active() as request:
+        logits, updates = model.apply(variables, *inputs, mutable=[INTERMEDIATES])
     # A user's module may sow values without `tap`; the request does not record these.
     intermediates = updates.get(INTERMEDIATES, {})
     if not request.shapes and not intermediates:
@@ -93,6 +111,35 @@ def run(
         captured |= _select(intermediates, name, [*request.shapes])
     ordered = [address for address in request.addresses() if address in captured]
     return logits, {address: captured[address] for address in ordered} | captured
+
+
+def _run_programs(
+    model: Pretrained,
+    params: Mapping[str, Any],
+    inputs: tuple[Any, ...],
+    patterns: Sequence[str],
+    edits: Mapping[str, Any],
+) -> tuple[Any, dict[str, Any]]:
+    """Returns what `run` returns, by programs that later runs use again."""
+    known = programs.points(model, params, inputs)
+
+    def matched(pattern: str, modules: bool) -> list[str]:
+        paths.check_pattern(pattern)
+        found = [address for address in known if paths.matches(pattern, address, modules=modules)]
+        if not found:
+            raise paths.no_match_error(pattern, list(known))
+        return found
+
+    kept = {address for pattern in patterns for address in matched(pattern, True)}
+    new: dict[str, Any] = {}
+    for pattern, edit in edits.items():
+        for address in matched(pattern, False):
+            if address in new:
+                raise UserError(f"{address} has two edits.")
+            new[address] = as_argument(edit, address, known[address].shape)
+    ordered = tuple(address for address in known if address in kept)
+    logits, captured = programs.run(model, params, inputs, ordered, new)
+    return logits, {address: captured[address] for address in ordered}
 
 
 def names(model: Model, params: Any = None, *inputs: Any) -> list[str]:

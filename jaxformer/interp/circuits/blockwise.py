@@ -5,8 +5,8 @@ What nodes write then adds up, so a reader reads
     base + sum_s m_s d_s        d_s = what node s writes in this run - what replaces it
 
 where `base` is the stream in which everything is replaced. The d_s are kept as one array (B, S, T,
-N), blocks share one compiled program for each kind of reader, and the gradient walks back through
-the same programs. `running` does the same for any model, in one program for the whole network that
+N), and blocks share one compiled program for each kind of reader. `uniform` has the gradients.
+`running` does the same for any model, in one program for the whole network that
 grows with the square of its depth: twelve blocks take minutes to compile there, and thirty seconds
 here.
 
@@ -31,16 +31,13 @@ from jaxformer.interp.blocks import (
     block_output,
     embed,
     is_divisible,
-    read,
 )
+from jaxformer.interp.circuits import stages, uniform
 from jaxformer.interp.circuits.graph import Graph, Stage
 from jaxformer.interp.circuits.running import Setting, Values
+from jaxformer.interp.circuits.stages import BETWEEN, HEADS, MLP, Reads
 from jaxformer.models.decoder import Decoder
-from jaxformer.models.model import take_positions
 from jaxformer.models.pretrained.network import Pretrained
-
-HEADS, MLP, BETWEEN = "attn/heads", "mlp/output", "between"
-Reads = tuple[tuple[str, int], ...]  # (address within the block, number of readers)
 
 
 def is_additive(model: Any) -> bool:
@@ -84,6 +81,13 @@ class Blockwise:
             )
             self.bases.append(states)
             self.betweens.append(between)
+        self.maps = {
+            address: stages.head_map(
+                *self.blocks.of_block(_number(address)), self.bases[0], *value.shape[2:]
+            )
+            for address, value in others.items()
+            if address.endswith(HEADS)
+        }
         embedded = embed(*self.blocks.of_block(0), tokens_BxT)
         zeros = jnp.zeros((len(embedded), len(graph.sources), *embedded.shape[1:]), embedded.dtype)
         self.start_BxSxTxN = zeros.at[:, 0].set(embedded - self.bases[0])
@@ -91,39 +95,27 @@ class Blockwise:
     def scores(self, masks_CxRxS: np.ndarray) -> np.ndarray:
         repeats, n_prompts = len(masks_CxRxS), len(self.tokens_BxT)
         masks_BxRxS = masks_CxRxS.repeat(n_prompts, 0)
-        score_B, _ = self._forward(jnp.asarray(masks_BxRxS), repeats)
+        score_B = self._forward(jnp.asarray(masks_BxRxS), repeats)
         return np.asarray(score_B).reshape(repeats, n_prompts)
 
     def slopes(self, level: float) -> np.ndarray:
-        shape = (len(self.tokens_BxT), *self.graph.exists_RxS.shape)
-        mask_BxRxS = jnp.broadcast_to(jnp.float32(level) * self.graph.exists_RxS[None], shape)
-        _, delta_BxSxTxN = self._forward(mask_BxRxS, 1)
-        slope_BxSxTxN = jnp.zeros_like(delta_BxSxTxN)
-        slopes_BxRxS = np.zeros(shape, np.float32)
-        for stage, rows, columns in reversed([*self._stages()]):
-            slope_BxSxTxN, of_mask = _backward(
-                *self._static(stage),
-                *(self._arguments(stage, 1), delta_BxSxTxN, mask_BxRxS[:, rows]),
-                *(slope_BxSxTxN, columns.start),
-            )
-            slopes_BxRxS[:, rows] = np.asarray(of_mask)
-        return np.moveaxis(slopes_BxRxS, 0, -1)
+        return uniform.slopes(self, level)
 
-    def _forward(self, masks_BxRxS: jax.Array, repeats: int) -> tuple[jax.Array, jax.Array]:
-        """Returns the metric of each row (B,), and what each node writes beyond its base."""
+    def _forward(self, masks_BxRxS: jax.Array, repeats: int) -> jax.Array:
+        """Returns the metric of each row (B,)."""
         delta_BxSxTxN = jnp.tile(self.start_BxSxTxN, (repeats, 1, 1, 1))
-        for stage, rows, columns in self._stages():
+        for stage, rows, columns in self.stages():
             found = _run_stage(
-                *self._static(stage),
-                self._arguments(stage, repeats),
+                *self.static(stage),
+                self.arguments(stage, repeats),
                 delta_BxSxTxN,
                 masks_BxRxS[:, rows],
             )
             if stage.writes:
                 delta_BxSxTxN = _place(delta_BxSxTxN, found, columns.start)
-        return found, delta_BxSxTxN
+        return found
 
-    def _stages(self) -> Iterator[tuple[Stage, slice, slice]]:
+    def stages(self) -> Iterator[tuple[Stage, slice, slice]]:
         """Yields each stage with its readers and the sources that it writes."""
         row, column = 0, 1
         for stage in self.graph.stages:
@@ -131,14 +123,14 @@ class Blockwise:
             yield stage, slice(row, row + n_rows), slice(column, column + stage.n_units)
             row, column = row + n_rows, column + stage.n_units
 
-    def _static(self, stage: Stage) -> tuple[Any, str, Reads, Any]:
+    def static(self, stage: Stage) -> tuple[Any, str, Reads, Any]:
         block = _block(stage)
         reads = tuple((address.split("/", 1)[-1], n) for address, n in stage.reads)
         writes = stage.writes.split("/", 1)[-1]
         return self.blocks.of_block(block)[0], writes, reads, self.metric
 
-    def _arguments(self, stage: Stage, repeats: int) -> tuple[Any, ...]:
-        """Returns the parameters, tokens, base of the readers, base of the output, and answers."""
+    def arguments(self, stage: Stage, repeats: int) -> tuple[Any, ...]:
+        """Returns the `arguments` of `stages`."""
         block = _block(stage)
 
         def tiled(x: jax.Array) -> jax.Array:
@@ -153,12 +145,17 @@ class Blockwise:
             written = tiled(self.others[stage.writes])
         params = self.blocks.of_block(block)[1]
         answers = None if stage.writes else Answers(*map(tiled, self.answers))
-        return params, tiled(self.tokens_BxT), tiled(base), written, answers
+        fixed = answers, self.maps.get(stage.writes)
+        return params, tiled(self.tokens_BxT), tiled(base), written, *fixed
 
 
 def _block(stage: Stage) -> int:
     """Returns the number of the block of a stage; -1 for the logits."""
-    return int(stage.writes.split("/", 1)[0].removeprefix("block_")) if stage.writes else -1
+    return _number(stage.writes) if stage.writes else -1
+
+
+def _number(address: str) -> int:
+    return int(address.split("/", 1)[0].removeprefix("block_"))
 
 
 @partial(jax.jit, static_argnames=("model", "names"))
@@ -184,60 +181,20 @@ def _run_stage(model, writes, reads, metric, arguments, delta_BxSxTxN, mask_BxRx
     return _stage(model, writes, reads, metric, arguments, delta_BxSxTxN, mask_BxRxS)
 
 
-# The slopes of all sources are one large array: donated, it is updated in place.
-@partial(
-    jax.jit, static_argnames=("model", "writes", "reads", "metric"), donate_argnames="slope_BxSxTxN"
-)
-def _backward(
-    model, writes, reads, metric, arguments, delta_BxSxTxN, mask_BxRxS, slope_BxSxTxN, start
-):
-    """Returns the slopes of all sources with those through this stage, and those of its mask.
-
-    `start` is the first source that the stage writes.
-    """
-    stage = partial(_stage, model, writes, reads, metric, arguments)
-    output, backward = jax.vjp(stage, delta_BxSxTxN, mask_BxRxS)
-    of_output = jnp.ones_like(output)
-    if writes:
-        n_units = output.shape[1]
-        of_output = jax.lax.dynamic_slice_in_dim(slope_BxSxTxN, start, n_units, axis=1)
-    of_delta, of_mask = backward(of_output)
-    return slope_BxSxTxN + of_delta, of_mask
-
-
 def _stage(model, writes, reads, metric, arguments, delta_BxSxTxN, mask_BxRxS):
     """Returns what a stage writes beyond its base, (B, units, T, N), or the metric (B,)."""
-    params, tokens_BxT, base_BxTxN, written, answers = arguments
+    base_BxTxN = arguments[2]
     mask_BxRxS = mask_BxRxS.astype(delta_BxSxTxN.dtype)
     read_BxRxTxN = base_BxTxN[:, None] + jnp.einsum("brs,bstn->brtn", mask_BxRxS, delta_BxSxTxN)
-    if not writes:
-        scored_BxKxN = take_positions(read_BxRxTxN[:, 0], answers.position_BxK)
-        return metric(read(model, params, scored_BxKxN), answers)
-    known = addresses(model)
-    run = partial(block_output, model, params, tokens_BxT)
-    zeros_BxTxN = jnp.zeros_like(base_BxTxN)
-
-    def added(**values: jax.Array) -> jax.Array:
-        """Returns what the block adds to the stream if its nodes write these values."""
-        edits = {HEADS: values.get("heads", 0.0), MLP: values.get("mlp", 0.0)}
-        edits = {name: new for name, new in edits.items() if name in known}
-        return run(zeros_BxTxN, None, 0, edits)[0]
-
-    if writes == MLP:
-        edits = {BETWEEN: read_BxRxTxN[:, 0]} if BETWEEN in known else {}
-        output = run(read_BxRxTxN[:, 0], None, 0, edits, [MLP])[1][MLP]
-        return (added(mlp=output - written) - added())[:, None]
-    inputs, row = {}, 0
+    read = partial(stages.read_values, model, writes)
+    if writes != stages.HEADS:
+        values = read(reads, arguments, read_BxRxTxN[:, 0])
+        return stages.output(model, writes, metric, arguments, values)
+    values, row = {}, 0
     for name, n_readers in reads:
-        read_one = jax.vmap(lambda x, name=name: run(x, None, 0, {}, [name])[1][name], in_axes=1)
+        read_one = jax.vmap(lambda x, name=name: read(((name, 1),), arguments, x)[name], in_axes=1)
         every = read_one(read_BxRxTxN[:, row : row + n_readers])
         head_H = jnp.arange(n_readers)
-        inputs[name] = jnp.moveaxis(every[head_H, :, :, head_H], 0, 2)
+        values[name] = jnp.moveaxis(every[head_H, :, :, head_H], 0, 2)
         row += n_readers
-    difference_BxTxHxD = run(zeros_BxTxN, None, 0, inputs, [HEADS])[1][HEADS] - written
-    n_heads = difference_BxTxHxD.shape[2]
-
-    def one_head(is_head_H: jax.Array) -> jax.Array:
-        return added(heads=difference_BxTxHxD * is_head_H[None, None, :, None]) - added()
-
-    return jax.vmap(one_head, out_axes=1)(jnp.eye(n_heads, dtype=difference_BxTxHxD.dtype))
+    return stages.output(model, writes, metric, arguments, values)

@@ -14,6 +14,7 @@ from jaxformer.interp.answers import Answers
 from jaxformer.interp.circuits import blockwise, running
 from jaxformer.interp.circuits.graph import Edge, Graph, graph_of
 from jaxformer.models.model import Model
+from jaxformer.models.texts import as_tokens
 
 ABLATIONS = ("resample", "mean", "zero")
 MAX_CASES = 16  # circuits that run at once
@@ -30,7 +31,7 @@ class Wiring:
         model: a model with activation addresses: a decoder, an encoder, a published model, or a
             Linen module of your own with `tap` (see `graph.graph_of`).
         params: its parameters.
-        clean: the tokens of the clean prompts, (B, T).
+        clean: the tokens of the clean prompts, (B, T), or texts.
         corrupted: the tokens of the corrupted prompts, with the same shape.
         answers: the scored positions and the answers of the clean prompts.
         ablation: what replaces an edge that is cut. "resample" gives it the value of the corrupted
@@ -58,7 +59,7 @@ class Wiring:
         metric: running.Metric = answer_scores.score,
     ):
         check_choice("ablation", ablation, ABLATIONS)
-        clean, corrupted = np.asarray(clean), np.asarray(corrupted)
+        clean, corrupted = (_tokens(as_tokens(model, x)) for x in (clean, corrupted))
         if clean.shape != corrupted.shape or clean.ndim != 2 or not clean.size:
             raise UserError(
                 "clean and corrupted prompts must have one shape (prompts, tokens), got "
@@ -171,3 +172,15 @@ class Wiring:
                 f"first is {first}: the network returns nan when this edge is cut."
             )
         return effects_ExB
+
+
+def _tokens(prompts: Any) -> np.ndarray:
+    """Returns prompts as one array; lists of different lengths are none."""
+    try:
+        return np.asarray(prompts)
+    except ValueError:
+        lengths = sorted({len(prompt) for prompt in prompts})
+        raise UserError(
+            f"the prompts have {lengths[0]} to {lengths[-1]} tokens: a circuit needs prompts of "
+            "one length."
+        ) from None

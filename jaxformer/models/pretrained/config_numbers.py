@@ -40,6 +40,14 @@ ALIASES = {
 }
 
 
+# Families that readers try and that one causal or two-sided network over tokens does not cover.
+OUT_OF_SCOPE = {
+    "gpt_oss": "its softmax has sinks, and its experts are in MXFP4",
+    "t5": "cross attention reads the output of an encoder",
+    "vit": "patches of an image take the place of tokens",
+}
+
+
 def config_numbers(config: Config) -> Numbers:
     """The numbers of a published model: the arguments of a `PretrainedSpec`.
 
@@ -53,9 +61,10 @@ def config_numbers(config: Config) -> Numbers:
     """
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type not in FAMILIES:
+        name, reason = one_line(repr(model_type), 60), OUT_OF_SCOPE.get(str(model_type), "")
         raise UserError(
-            f"model_type {one_line(repr(model_type), 60)} is not supported. Supported are: "
-            f"{', '.join(sorted(FAMILIES))}."
+            f"model_type {name} is not supported{reason and ': '}{reason}. "
+            f"Supported are: {', '.join(sorted(FAMILIES))}."
         )
     if config.get("quantization_config"):
         raise UserError("quantised weights are not supported; use the unquantised model.")

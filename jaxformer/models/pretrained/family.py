@@ -33,6 +33,7 @@ class GGUF(NamedTuple):
     more_fields: Callable[[dict[str, Any], Callable[[str], Any]], dict[str, Any]]
     is_permuted: bool = False  # rows of query and key are permuted
     is_norm_shifted: bool = False  # norms are stored as 1 + w
+    is_ungrouped: bool = False  # joined queries, keys and values are in three parts, not in groups
     has_implied_biases: bool = False  # biases of attention have no field, or another one
     epsilon: str = "attention.layer_norm_rms_epsilon"  # the key of the norms' eps
     # Further keys without which config.json would have a default that is not the model's.

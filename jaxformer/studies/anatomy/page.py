@@ -11,7 +11,7 @@ from jaxformer.report.html import table as html_table
 from jaxformer.studies.anatomy import drawing, page_inside
 from jaxformer.studies.anatomy.content import Content
 from jaxformer.studies.anatomy.inside import Inside
-from jaxformer.studies.anatomy.judge import Judged, Table
+from jaxformer.studies.anatomy.judge import Table
 from jaxformer.studies.anatomy.parts import ONLY
 from jaxformer.studies.anatomy.sentences import score_text, unbroken
 from jaxformer.studies.anatomy.text_tables import columns
@@ -123,20 +123,20 @@ def _table(report: Content) -> str:
     rows = []
     for row in table.rows:
         texts = [escape(text) for text in columns(table, row)]
-        rows.append([*texts[:3], _bar(table, row), *texts[3:]])
+        drawn = bar(table.share(row), table.share_half_width(row), table.margin)
+        rows.append([*texts[:3], drawn, *texts[3:]])
     return f'<div class="scroll">{html_table(heads, rows)}</div>'
 
 
-def _bar(table: Table, row: Judged) -> str:
-    """Returns the share with its interval as a small drawing."""
-    share, half_width = table.share(row), table.share_half_width(row)
+def bar(share: float, half_width: float, margin: float) -> str:
+    """Returns a share with its interval as a small drawing; the dashed line is 1 - margin."""
 
     def x(value: float) -> float:
         """Returns the position of a share in pixels; the drawing spans shares of -0.1 to 1.1."""
         return 4 + (BAR_WIDTH - 8) * min(max(value + 0.1, 0.0), 1.2) / 1.2
 
     marks = [f'<path class="grid" d="M{x(0):.1f} 0V16M{x(1):.1f} 0V16"/>']
-    marks.append(f'<path class="border" d="M{x(1 - table.margin):.1f} 0V16"/>')
+    marks.append(f'<path class="border" d="M{x(1 - margin):.1f} 0V16"/>')
     if math.isfinite(half_width):
         low, high = x(share - half_width), x(share + half_width)
         marks.append(f'<path class="interval" d="M{low:.1f} 8H{high:.1f}"/>')

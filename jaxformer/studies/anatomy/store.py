@@ -12,19 +12,46 @@ The file whole.npz has the parameters of the whole network, in which no part is 
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from jaxformer.core import paths
 from jaxformer.core.errors import one_line
 from jaxformer.io import npz_store
 from jaxformer.io.atomic_files import has_checksum, with_checksum, without_checksum, write_json
-from jaxformer.studies.anatomy.parts import Variant
 from jaxformer.studies.anatomy.training import Trained
 from jaxformer.training.metrics import Mean
 
 RATE = "rate"  # the array of whole.npz with the learning rate of its parameters
+
+
+class Named(Protocol):
+    """A variant, of which the store needs the name only."""
+
+    @property
+    def name(self) -> str: ...
+
+
+def trained_of_json(values: Mapping[str, Any]) -> Trained:
+    def means(scores: Mapping[str, Any]) -> dict[str, Mean]:
+        return {
+            name: Mean(number(mean["mean"]), number(mean["sem"]), mean["n"])
+            for name, mean in scores.items()
+        }
+
+    return Trained(
+        means(values["test"]),
+        means(values["validation"]),
+        [(step, number(loss)) for step, loss in values["curve"]],
+        values["diverged_at"],
+        values["seconds"],
+    )
+
+
+def number(value: float | None) -> Any:
+    """Returns the number, or nan for None: JSON has null in place of nan."""
+    return float("nan") if value is None else value
 
 
 class Store:
@@ -32,15 +59,18 @@ class Store:
 
     Args:
       folder: None keeps them in memory.
+      read: makes a member from the content of its file; a member is a NamedTuple.
     """
 
-    def __init__(self, folder: Path | None):
-        self.folder = folder
-        self.members: dict[tuple[str, int, float], Trained] = {}
+    def __init__(
+        self, folder: Path | None, read: Callable[[Mapping[str, Any]], Any] = trained_of_json
+    ):
+        self.folder, self.read_member = folder, read
+        self.members: dict[tuple[str, int, float], Any] = {}
         self._params: tuple[float, Any] | None = None  # learning rate, parameters
         self._damaged: set[Path] = set()
 
-    def get(self, variant: Variant, seed: int, rate: float) -> Trained | None:
+    def get(self, variant: Named, seed: int, rate: float) -> Any:
         """Returns a member, None if it was not trained or its file is damaged."""
         key = (variant.name, seed, rate)
         if key not in self.members and self.folder:
@@ -49,7 +79,7 @@ class Store:
                 self._read(file, key)
         return self.members.get(key)
 
-    def put(self, variant: Variant, seed: int, rate: float, trained: Trained) -> None:
+    def put(self, variant: Named, seed: int, rate: float, trained: Any) -> None:
         """Stores a member."""
         key = (variant.name, seed, rate)
         self.members[key] = trained
@@ -85,7 +115,7 @@ class Store:
             values = without_checksum(values)
             if values["member"] != [*key]:
                 raise ValueError("it is the file of another member")
-            self.members[key] = _trained_of_json(values)
+            self.members[key] = self.read_member(values)
         except (ValueError, RecursionError) as error:
             self._report_damage(file, error)
 
@@ -98,24 +128,3 @@ class Store:
         assert self.folder is not None
         slug = re.sub(r"\W+", "-", name)
         return self.folder / f"{slug}-rate{float(rate)!r}-seed{seed}.json"
-
-
-def _trained_of_json(values: Mapping[str, Any]) -> Trained:
-    def means(scores: Mapping[str, Any]) -> dict[str, Mean]:
-        return {
-            name: Mean(_number(mean["mean"]), _number(mean["sem"]), mean["n"])
-            for name, mean in scores.items()
-        }
-
-    return Trained(
-        means(values["test"]),
-        means(values["validation"]),
-        [(step, _number(loss)) for step, loss in values["curve"]],
-        values["diverged_at"],
-        values["seconds"],
-    )
-
-
-def _number(value: float | None) -> Any:
-    """Returns the number, or nan for None: JSON has null in place of nan."""
-    return float("nan") if value is None else value

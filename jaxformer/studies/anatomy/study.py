@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 
@@ -26,14 +26,14 @@ from jaxformer.studies.anatomy.judge import Cell, Table
 from jaxformer.studies.anatomy.parts import FIXED_MIXING, ONLY, WHOLE_NETWORK, Variant
 from jaxformer.studies.anatomy.store import Store
 from jaxformer.studies.anatomy.subject import Subject
-from jaxformer.studies.anatomy.training import Trained, Trainer
+from jaxformer.studies.anatomy.training import Trainer
 from jaxformer.tasks.language import PreparedText
 
 
 class Member(NamedTuple):
     """One training: a variant at one seed and one learning rate."""
 
-    variant: Variant
+    variant: Any  # a `Variant`, or an `Update` of a fine-tuning
     seed: int
     rate: float
 
@@ -42,7 +42,7 @@ class Result(NamedTuple):
     """A trained member; the parameters are those of the whole network's first seed, else None."""
 
     member: Member
-    trained: Trained
+    trained: Any  # `Trained`, or `Tuned` of a fine-tuning
     params: Any
 
 
@@ -266,10 +266,22 @@ class Study:
             )
 
 
+class Plan(Protocol):
+    """A study, as `run` needs it; that of a fine-tuning (`studies.finetuning`) is another one."""
+
+    def stages(self) -> Iterator[list[Member]]: ...
+
+    def train(self, member: Member, /) -> Result: ...
+
+    def keep(self, result: Result, /) -> None: ...
+
+    def check_learned(self) -> None: ...
+
+
 def run(
-    study: Study,
+    study: Plan,
     budget: float,
-    report: Callable[[Member, Trained], None] = lambda member, trained: None,
+    report: Callable[[Member, Any], None] = lambda member, trained: None,
     is_stopped: Callable[[], bool] = lambda: False,
     train_all: Callable[[Sequence[Member]], Iterator[Result]] | None = None,
     processes: int = 1,

@@ -14,13 +14,16 @@ COLUMNS = ("part", "what was done", "share of the way", "score", "seeds", "compa
 
 def text_table(table: Table) -> str:
     """Returns the comparisons as aligned lines."""
-    rows = [COLUMNS, whole_columns(table), *(columns(table, row) for row in table.rows)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
-    lines = [
+    return aligned([COLUMNS, whole_columns(table), *(columns(table, row) for row in table.rows)])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of texts as lines with aligned columns; the first row has the headings."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
-    ]
-    return "\n".join(lines)
+    )
 
 
 def effects_text(effects: Sequence[DecidedEffect]) -> str:
@@ -33,11 +36,7 @@ def effects_text(effects: Sequence[DecidedEffect]) -> str:
         (effect.part, effect.method, f"{effect.value:+.3g} ± {effect.half_width:.2g}")
         for effect, _ in decided[:MAX_EFFECTS]
     ]
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+    return aligned(rows)
 
 
 def whole_columns(table: Table) -> tuple[str, ...]:
@@ -54,16 +53,15 @@ def columns(table: Table, row: Judged) -> tuple[str, ...]:
     return (
         part,
         variant.method if variant.method != ONLY else "only this trained",
-        share_text(table, row),
+        share_text(table.share(row), table.share_half_width(row)),
         sentences.score_text(score),
         str(score.n),
         outcome,
     )
 
 
-def share_text(table: Table, row: Judged) -> str:
-    """Returns the share of the lead with its half width, such as "0.98 ± 0.02"."""
-    share, half_width = table.share(row), table.share_half_width(row)
+def share_text(share: float, half_width: float) -> str:
+    """Returns a share with the half width of its interval, such as "0.98 ± 0.02"."""
     if not math.isfinite(half_width):
         return f"{share:.2f}"
     digits = 2 if half_width >= 0.005 else 3

@@ -72,7 +72,7 @@ def test_the_first_word_is_a_config_or_a_task(monkeypatch):
     ]
 
 
-@pytest.mark.parametrize("arguments", [["swep"], ["completion", "fish"]])
+@pytest.mark.parametrize("arguments", [["swep"], ["completion", "tcsh"]])
 def test_a_wrong_word_is_a_one_line_error_with_the_choices(arguments, capsys):
     assert console.main(arguments) == 2
     error = capsys.readouterr().err
@@ -132,6 +132,18 @@ def test_bash_completes_the_part_after_the_last_colon(tmp_path):
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True)
     assert done.stdout.strip() == "mixit", done.stderr
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish")
+def test_fish_completes_a_config(tmp_path):
+    (tmp_path / "jaxformer").write_text(
+        f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m jaxformer "$@"\n'
+    )
+    (tmp_path / "jaxformer").chmod(0o755)
+    script = f"{completion.script('fish')}\ncomplete -C 'jaxformer run mixit/retr'"
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["fish", "-c", script], env=environment, capture_output=True, text=True)
+    assert "mixit/retrieval" in done.stdout, done.stderr
 
 
 def test_configs_are_listed_by_a_word(capsys):

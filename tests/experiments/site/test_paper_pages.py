@@ -1,10 +1,13 @@
 """The results page of a paper: one table first, everything else folded below."""
 
+import importlib
 import re
 
 from experiments.cli.flags import ROOT
 from experiments.ladders import shown
+from experiments.ledger import tables
 from experiments.ledger.ledger import ledger
+from experiments.ledger.rules import DEFINITION
 from experiments.papers import PAPERS
 from experiments.papers.ladders import LADDERS
 from experiments.site import paper_pages
@@ -49,10 +52,56 @@ def test_rules_and_checks_are_folded(rows):
     assert "| rule |" in page and "| rule |" not in outside
 
 
+def test_a_page_begins_with_a_picture_and_says_how_to_disagree(rows):
+    head, _ = paper_page(made_up.PAPER, rows, [], {}).split("| claim |")
+    assert head.index("](../verdicts.md#if-you-disagree)") < head.index("\n![")
+    assert "claims **" in head, "the number of claims by verdict"
+
+
+def test_a_section_shows_the_decision_and_the_command_that_repeats_it(published_rows):
+    """All else is folded, so that the longest page is readable on a phone."""
+    for key, paper in PAPERS.items():
+        of_paper = [row for row in published_rows if row.paper.key == key]
+        sections = paper_page(paper, of_paper, [], {}).split("\n## ")[1:]
+        visible = [re.sub(r"<details>.*?</details>", "", s, flags=re.S) for s in sections]
+        assert "\n|" not in "".join(visible)
+        words = [len(re.sub("<[^>]*>", "", text).split()) for text in visible]
+        assert sum(words) / len(words) <= 85
+        for text, row in zip(visible, sorted(of_paper, key=lambda row: row.verdict == DEFINITION)):
+            assert (" --again</code>" in text) == (
+                bool(row.records) and not tables.missing_commands(row)
+            )
+
+
+def test_the_site_draws_the_numbers_of_each_section(monkeypatch, published_rows):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    site_pages = importlib.import_module("site_pages")
+    judged = {(row.paper.key, row.item.name): row for row in published_rows}
+    monkeypatch.setattr(site_pages.site_rows, "rows", lambda: judged)
+    text = (ROOT / "docs/results/random_attention.md").read_text()
+    made = site_pages.complete("results/random_attention", text)
+    assert made.count('<svg class="thumbnail"') == text.count("<!-- thumbnail: ") > 3
+    assert "**held**" not in made and '<span class="verdict held">held</span>' in made
+
+
 def test_a_ladder_stands_in_the_row_that_it_follows(rows):
     trends = {("made_up", "Table 1"): [Trend("n: stays below 0.05", "2 of 4 sizes")]}
     (cells, *_) = table_rows(paper_page(made_up.PAPER, rows, [], trends))
     assert cells["with size"] == "[n: stays below 0.05](../ladders.md): 2 of 4 sizes"
+
+
+def test_a_row_whose_ladder_is_complete_says_first_where_its_effect_goes(rows):
+    trends = {("made_up", "Table 1"): [Trend("n: vanishes", "held", "With size: it vanishes.")]}
+    page = paper_page(made_up.PAPER, rows, [], trends)
+    assert "<!-- thumbnail: Table 1 -->\n\nWith size: it vanishes. A is right: " in page
+
+
+def test_a_ladder_with_a_missing_size_says_nothing_about_size():
+    trends = [trend for trends in shown.trends(ROOT / "ladders").values() for trend in trends]
+    assert trends and all(
+        bool(t.sentence) == (" per doubling" in t.state and "so far" not in t.state) for t in trends
+    )
+    assert any("the accuracy at width N minus that" in t.sentence for t in trends)
 
 
 def test_every_ladder_follows_a_row_that_exists(tmp_path):

@@ -1,9 +1,13 @@
 """Falcon 7B to 180B and RW: one key head or groups, one or two norms, rotary positions or ALiBi."""
 
+from collections.abc import Callable
+from typing import Any
+
 from jaxformer.core.errors import UserError
 from jaxformer.models.pretrained.config_fields import refuse_head_dim
 from jaxformer.models.pretrained.family import (
     ALL_BIASES,
+    GGUF,
     SIZES,
     TIED,
     Config,
@@ -45,6 +49,20 @@ def finish_falcon(config: Config, numbers: Numbers) -> None:
         numbers["rotary"] = None
 
 
+def gguf_fields(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
+    """The fields of Falcon 7B, which has one key head, and of 40B with its groups."""
+    kv_heads = config["num_key_value_heads"]
+    return {
+        "num_key_value_heads": None,
+        "num_kv_heads": kv_heads,
+        "multi_query": True,
+        "new_decoder_architecture": kv_heads > 1,
+        "ffn_hidden_size": config["intermediate_size"],
+        "intermediate_size": None,
+        "layer_norm_epsilon": value("attention.layer_norm_epsilon"),
+    }
+
+
 FAMILIES = {
     "falcon": Family(
         SIZES
@@ -65,5 +83,14 @@ FAMILIES = {
         ),
         two_norms=block_names("transformer.h.#", attn_norm="ln_attn", mlp_norm="ln_mlp"),
         joined="groups",
+        gguf=GGUF(
+            "falcon",
+            "FalconForCausalLM",
+            gguf_fields,
+            is_ungrouped=True,
+            has_implied_biases=True,
+            epsilon="attention.layer_norm_epsilon",
+            required=("attention.head_count_kv", "feed_forward_length"),
+        ),
     )
 }
