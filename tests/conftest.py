@@ -140,21 +140,22 @@ def published_rows(real_rows):
 
 @pytest.fixture(scope="session")
 def fresh_records():
-    """The new records of each row by (paper, item), then by cell, with the seeds of the plan."""
-    planned = plan.read(ROOT / "confirmation/PLAN.json")
-    contents = {
-        file.stem: Record.from_json(json.loads(file.read_text()), where=file.name)
-        for file in (ROOT / "confirmation/records").glob("*.json")
-    }
-    return {
-        (row.paper, row.item): {
-            f"{cell}, replica {i + 1}" if i else cell: of_first_seeds(contents[name], row.seeds)
-            for cell, names in row.cells.items()
-            for i, name in enumerate(names)
-            if name in contents
+    """The new records of each row by (paper, item), then by cell, with the seeds of both plans."""
+    records = {}
+    for folder in (ROOT / "confirmation", ROOT / "confirmation/second"):
+        planned = plan.read(folder / "PLAN.json")
+        contents = {
+            file.stem: Record.from_json(json.loads(file.read_text()), where=file.name)
+            for file in (folder / "records").glob("*.json")
         }
-        for row in planned.rows
-    }
+        for row in planned.rows:
+            records[row.paper, row.item] = {
+                f"{cell}, replica {i + 1}" if i else cell: of_first_seeds(contents[name], row.seeds)
+                for cell, names in row.cells.items()
+                for i, name in enumerate(names)
+                if name in contents
+            }
+    return records
 
 
 def resident() -> int:
