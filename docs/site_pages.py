@@ -98,7 +98,7 @@ CONTENTS = {
 # {page: the pages below it}
 BELOW = {
     "tutorial": [f"notebooks/{name}" for name in NOTEBOOKS],
-    "adding": ["architecture"],
+    "adding": ["architecture", "other_papers"],
     "models": ["circuits"],
     "signal": ["sde", "mixit", "associations", "attention_paths"],
     **{f"papers/{key}": [f"results/{key}"] for key in PAPERS},

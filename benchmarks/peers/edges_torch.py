@@ -112,7 +112,7 @@ def attribute(model, clean, corrupted, target, against):
             column += added.shape[2]
 
         def read(h, n):
-            nonlocal row
+            nonlocal row, column
             copies = h[:, :, None].expand(-1, -1, n, -1).clone()
             where, earlier = slice(row, row + n), difference[:, :, :column]
 
