@@ -137,6 +137,7 @@ def complete(name: str, text: str) -> str:
     if name.startswith("results/"):
         paper = Path(name).name
         text = THUMBNAIL.sub(lambda found: _thumbnail(paper, found[1]), text)
+    if name == "findings" or name.startswith("results/"):
         text = VERDICT.sub(lambda found: verdict_chip(found[1]), text)
     if name.startswith("explore/"):
         text = re.sub("<!-- explorer: (\\w+) -->", lambda found: explorer(found[1]), text)

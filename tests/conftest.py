@@ -140,22 +140,23 @@ def published_rows(real_rows):
 
 @pytest.fixture(scope="session")
 def fresh_records():
-    """The new records of each row by (paper, item), then by cell, with the seeds of both plans."""
-    records = {}
-    for folder in (ROOT / "confirmation", ROOT / "confirmation/second"):
-        planned = plan.read(folder / "PLAN.json")
+    """The new records of each row by (paper, item), then by cell, with the seeds of its plan."""
+    found = {}
+    for file in sorted((ROOT / "confirmation").rglob("PLAN.json")):
         contents = {
-            file.stem: Record.from_json(json.loads(file.read_text()), where=file.name)
-            for file in (folder / "records").glob("*.json")
+            record.stem: Record.from_json(json.loads(record.read_text()), where=record.name)
+            for record in (file.parent / "records").glob("*.json")
         }
-        for row in planned.rows:
-            records[row.paper, row.item] = {
+        for row in plan.read(file).rows:
+            records = {
                 f"{cell}, replica {i + 1}" if i else cell: of_first_seeds(contents[name], row.seeds)
                 for cell, names in row.cells.items()
                 for i, name in enumerate(names)
                 if name in contents
             }
-    return records
+            if records or (row.paper, row.item) not in found:
+                found[row.paper, row.item] = records
+    return found
 
 
 def resident() -> int:
