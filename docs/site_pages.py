@@ -29,11 +29,11 @@ NOTEBOOKS = ("look_inside", "which_part", "real_models") if HAS_NOTEBOOKS else (
 # The cards of the first page: picture, its description, page, title, text.
 CARDS = (
     (
-        "pictures/anatomy.svg",
-        "A network as boxes, coloured by what is lost without each part",
-        "anatomy.md",
+        "pictures/atlas.svg",
+        "Tasks by changes of a transformer, coloured by what is lost",
+        "atlas.md",
         "What does each part do?",
-        "One command: what must be trained, what may stay random, what can go.",
+        "One transformer, 17 tasks: what must be trained, what may stay random, what can go.",
     ),
     (
         "_static/explore_collapse.png",
@@ -98,6 +98,7 @@ CONTENTS = {
 # {page: the pages below it}
 BELOW = {
     "tutorial": [f"notebooks/{name}" for name in NOTEBOOKS],
+    "anatomy": ["atlas"],
     "adding": ["architecture", "other_papers"],
     "models": ["circuits"],
     "signal": ["sde", "mixit", "associations", "attention_paths"],

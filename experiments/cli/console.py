@@ -31,6 +31,7 @@ PROGRAMS = {
     "sweep": Program("experiments.sweep", "run a grid over config fields", "--config"),
     "litmus": Program("experiments.litmus", "test whether a task needs attention", "--task"),
     "anatomy": Program("experiments.anatomy", "find out what each part of a transformer does"),
+    "atlas": Program("experiments.atlas", "compare what each part does over many tasks"),
     "look": Program("experiments.look", "show the attention of a run"),
     "compare": Program("experiments.compare", "compare runs, with intervals"),
     "cut": Program("experiments.cut", "reduce the rank of matrices of a published model"),

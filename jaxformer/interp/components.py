@@ -2,6 +2,7 @@
 
     measured = Measured(model, params, clean, corrupted, answers)
     measured.mean_ablation()     clean prompts with the component's mean over all prompts
+    measured.zero_ablation()     clean prompts with zeros in place of the component
     measured.resampling()        clean prompts with the component's value in the corrupted prompt
     measured.patching()          corrupted prompts with the component's value in the clean prompt
     measured.path_patching()     as patching, but later components keep their corrupted values
@@ -102,7 +103,11 @@ class Measured:
 
     def scores(self, run: Pass) -> np.ndarray:
         """Returns the scores (B,) of a pass without replacements."""
-        return np.asarray(self._read(run.states[-1], run, 0))[0]
+        return self.scores_of_states(run.states[-1])[0]
+
+    def scores_of_states(self, last_RxTxN: jax.Array) -> np.ndarray:
+        """Returns the scores (C, B) if these states of whole prompts leave the last block."""
+        return np.asarray(self._read(last_RxTxN, self.clean, 0))
 
     def mean_ablation(self) -> np.ndarray:
         """Returns scores of clean prompts with the mean of a component over all prompts.
@@ -111,9 +116,19 @@ class Measured:
         """
 
         def means(clean: Values, corrupted: Values) -> Values:
-            return {name: _mean(clean[name], corrupted[name], self.real_BxT) for name in clean}
+            return {
+                name: mean_of_prompts(clean[name], corrupted[name], self.real_BxT) for name in clean
+            }
 
         return self._scores_with(self.clean, means, self.first_difference_of_all)
+
+    def zero_ablation(self) -> np.ndarray:
+        """Returns scores of clean prompts with zeros in place of a component."""
+
+        def zeros(clean: Values, corrupted: Values) -> Values:
+            return {name: jnp.zeros_like(value) for name, value in clean.items()}
+
+        return self._scores_with(self.clean, zeros, 0)
 
     def resampling(self) -> np.ndarray:
         """Returns scores of clean prompts with a component's value in the corrupted prompt."""
@@ -227,7 +242,7 @@ def component_names(block: int, n_heads: int, has_mlp: bool = True) -> list[str]
     return [f"block_{block}/attn", mlp, *heads]
 
 
-def _mean(clean: jax.Array, corrupted: jax.Array, real_BxT: jax.Array) -> jax.Array:
+def mean_of_prompts(clean: jax.Array, corrupted: jax.Array, real_BxT: jax.Array) -> jax.Array:
     """Returns the mean over all prompts that have a token at each position, as (B, T, ..)."""
     weight = jnp.expand_dims(real_BxT.astype(clean.dtype), range(2, clean.ndim))
     total = ((clean + corrupted) * weight).sum(0, keepdims=True)

@@ -8,26 +8,41 @@ matters. Only their joint removal shows what they are worth:
         print(joint)                           together, and the sum of single effects
     groups.spare(wiring, heads).sentence       "Any three of .. can go, but not all four; .."
 
-A part is removed by cutting all edges that leave it, so every ablation of `circuits` applies:
-resample, mean or zero. All intervals are over prompts of one network.
+A part is removed by replacing its output by its mean, by its value in another prompt, or by zero.
+A `removal.Removal` does the same with less work, and for more models. All intervals are over
+prompts of one network.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from jaxformer.core.errors import UserError, check_range, did_you_mean
 from jaxformer.core.text_format import with_error
-from jaxformer.interp.circuits.measured import Wiring
 from jaxformer.stats.differences import LEVEL, mean_and_sem, quantile
 
 # Of what all parts together are worth: a smaller effect does not count as a loss.
 MARGIN = 0.05
 BUDGET = 500  # runs of the network for one group
+ALL_HEADS = "the heads of all blocks"
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+class Removes(Protocol):
+    """A network on pairs of prompts that can run without groups of its parts, as `Wiring` can."""
+
+    @property
+    def parts(self) -> Sequence[str]: ...
+    @property
+    def ablation(self) -> str: ...
+    @property
+    def whole_B(self) -> np.ndarray: ...
+    @property
+    def nothing_B(self) -> np.ndarray: ...
+    def without(self, groups: Sequence[Sequence[str]], /) -> np.ndarray: ...
 
 
 class Interval(NamedTuple):
@@ -70,21 +85,44 @@ class Spare(NamedTuple):
         parts: its parts.
         spare: the largest number such that any so many parts can go; None if undecided.
         is_exact: whether all choices were tried, or only those of a greedy search.
+        is_each_needed: whether the score falls without any single one of them.
         together: what the score loses without all of them.
-        sentence: the finding in words, "" if undecided.
+        ablation: how parts were removed.
     """
 
     name: str
     parts: tuple[str, ...]
     spare: int | None
     is_exact: bool
+    is_each_needed: bool
     together: Interval
-    sentence: str
+    ablation: str
+
+    @property
+    def sentence(self) -> str:
+        """The finding in words, "" if undecided."""
+        if self.spare is None:
+            return ""
+        name, n_parts = self.name, len(self.parts)
+        how = {"resample": "resampled", "mean": "replaced by their means", "zero": "set to zero"}
+        everything = "both" if n_parts == 2 else f"all {_number(n_parts)}"
+        if self.spare == n_parts:
+            return f"{everything.capitalize()} of {name} can go together."
+        lost = f"without {everything} ({how[self.ablation]}) the score falls by {self.together}"
+        which = "Any" if self.is_exact else "The least missed"
+        if self.spare == 0:
+            word = "Each" if self.is_each_needed else "At least one"
+            return f"{word} of {name} is needed; {lost}."
+        number = _number(self.spare)
+        if self.spare == n_parts - 1:
+            first = "Either" if self.is_exact and n_parts == 2 else f"{which} {number}"
+            return f"{first} of {name} can go, but not {everything}; {lost}."
+        return f"{which} {number} of {name} can go, but no more; {lost}."
 
 
-def default_groups(wiring: Wiring) -> dict[str, tuple[str, ...]]:
+def default_groups(network: Removes) -> dict[str, tuple[str, ...]]:
     """Returns the heads of each block, all heads, all MLPs, and each whole block, by name."""
-    parts = wiring.graph.sources[1:]
+    parts = network.parts
     heads = [part for part in parts if "/head_" in part]
     groups: dict[str, list[str]] = {}
     for part in parts:
@@ -94,42 +132,66 @@ def default_groups(wiring: Wiring) -> dict[str, tuple[str, ...]]:
         if part in heads:
             groups.setdefault(f"the heads of block {found[1]}", []).append(part)
         groups.setdefault(f"block {found[1]}", []).append(part)
-    groups["all heads"] = heads
+    groups[ALL_HEADS] = heads
     groups["all MLPs"] = [part for part in parts if part not in heads and "mlp" in part]
     return {name: tuple(members) for name, members in groups.items() if len(members) > 1}
 
 
+def smallest_loss(network: Removes, margin: float = MARGIN) -> float:
+    """The loss below which parts count as unnecessary, in the unit of the score."""
+    return margin * abs(float((network.whole_B - network.nothing_B).mean()))
+
+
 def joint_effects(
-    wiring: Wiring, groups: Mapping[str, Sequence[str]] | None = None
+    network: Removes, groups: Mapping[str, Sequence[str]] | None = None
 ) -> tuple[Joint, ...]:
     """Measures groups of parts, by default those of `default_groups`.
 
     Costs one run of the network for each group and for each part.
     """
-    groups = default_groups(wiring) if groups is None else groups
-    checked = {name: _parts(wiring, name, members) for name, members in groups.items()}
-    singles = sorted({part for members in checked.values() for part in members})
-    losses_CxB = _losses(wiring, [*checked.values(), *((part,) for part in singles)])
-    alone = dict(zip(singles, losses_CxB[len(checked) :], strict=True))
-    joints = []
-    for (name, members), together_B in zip(checked.items(), losses_CxB, strict=False):
-        sum_B = np.sum([alone[part] for part in members], 0)
-        joints.append(
-            Joint(
-                *(name, members, _interval(together_B), _interval(sum_B)),
-                _interval(together_B - sum_B),
-            )
+    groups = default_groups(network) if groups is None else groups
+    return tuple(
+        Joint(
+            *(name, tuple(groups[name]), _interval(together_B), _interval(sum_B)),
+            _interval(together_B - sum_B),
         )
-    return tuple(joints)
+        for name, (together_B, sum_B) in losses(network, groups).items()
+    )
+
+
+def losses(
+    network: Removes,
+    groups: Mapping[str, Sequence[str]],
+    alone: Mapping[str, np.ndarray] | None = None,
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Returns {group: (what each prompt loses without it, the sum of the losses without one part)}.
+
+    Costs one run of the network for each group and for each part that `alone` does not have.
+
+    Args:
+        network: the network and the prompts.
+        groups: the parts of each group.
+        alone: {part: what each prompt loses without it}, as far as it is known.
+    """
+    alone = dict(alone or {})
+    checked = {name: _parts(network, name, members) for name, members in groups.items()}
+    unknown = sorted({part for members in checked.values() for part in members} - {*alone})
+    losses_CxB = _losses(network, [*checked.values(), *((part,) for part in unknown)])
+    alone |= dict(zip(unknown, losses_CxB[len(checked) :], strict=True))
+    return {
+        name: (together_B, np.sum([alone[part] for part in members], 0))
+        for (name, members), together_B in zip(checked.items(), losses_CxB, strict=False)
+    }
 
 
 def spare(
-    wiring: Wiring,
+    network: Removes,
     parts: Sequence[str],
     *,
     name: str = "the group",
     margin: float = MARGIN,
     budget: int = BUDGET,
+    level: float = LEVEL,
 ) -> Spare:
     """Finds how many parts of a group can go at once, whichever they are.
 
@@ -138,79 +200,57 @@ def spare(
     leave greedily, the least missed first, which finds some that can go but not that any can.
 
     Args:
-        wiring: the network, the prompts and the ablation.
+        network: the network, the prompts and the ablation.
         parts: two or more parts, such as "block_1/attn/head_0".
         name: of the group, in the sentence.
         margin: the loss that does not count, as a share of what all edges add to the score.
         budget: the largest number of runs.
+        level: of the intervals of all choices together. Several groups share 5 % of errors with
+            1 - .05 / groups.
     """
     check_range("budget", budget, 1)
     check_range("margin", margin, 0, 1)
-    parts = _parts(wiring, name, parts)
-    border = margin * abs(float((wiring.whole_B - wiring.nothing_B).mean()))
+    parts = _parts(network, name, parts)
+    border = smallest_loss(network, margin)
     sizes = range(1, len(parts) + 1)
     is_exact = 2 ** len(parts) - 1 <= budget
     choices = (
         {size: [*combinations(parts, size)] for size in sizes}
         if is_exact
-        else _greedy(wiring, parts, budget)
+        else _greedy(network, parts, budget)
     )
     # The largest of several numbers is reported, so each has its share of the error.
-    level = 1 - (1 - LEVEL) / len(choices)
-    losses = {
-        size: [_interval(loss_B, level) for loss_B in _losses(wiring, members)]
+    level = 1 - (1 - level) / len(choices)
+    every = [choice for members in choices.values() for choice in members]
+    losses_of = iter(_losses(network, every))
+    found = {
+        size: [_interval(next(losses_of), level) for _ in members]
         for size, members in choices.items()
     }
-    together = _interval(_losses(wiring, [parts])[0])
+    together = _interval(_losses(network, [parts])[0])
     can_go = 0
-    for size, found in losses.items():
-        if not all(loss.mean + loss.half_width < border for loss in found):
+    for size, losses_of_size in found.items():
+        if not all(loss.mean + loss.half_width < border for loss in losses_of_size):
             break
         can_go = size
-    is_lost = {
-        size: all(loss.mean - loss.half_width > border for loss in found)
-        for size, found in losses.items()
-    }
-    worst = {size: max(found) for size, found in losses.items()}
+    is_each_needed = all(loss.mean - loss.half_width > border for loss in found[1])
+    worst = {size: max(losses_of_size) for size, losses_of_size in found.items()}
     is_decided = can_go == len(parts) or (
         can_go + 1 in worst and worst[can_go + 1].mean - worst[can_go + 1].half_width > border
     )
-    if not is_decided:
-        return Spare(name, parts, None, is_exact, together, "")
-    sentence = _sentence(name, len(parts), can_go, is_exact, is_lost, together, wiring.ablation)
-    return Spare(name, parts, can_go, is_exact, together, sentence)
-
-
-def _sentence(
-    name: str,
-    n_parts: int,
-    can_go: int,
-    is_exact: bool,
-    is_lost: Mapping[int, bool],
-    together: Interval,
-    ablation: str,
-) -> str:
-    """Returns what the numbers say about a group."""
-    how = {"resample": "resampled", "mean": "replaced by their means", "zero": "set to zero"}
-    everything = "both" if n_parts == 2 else f"all {_number(n_parts)}"
-    lost = f"without {everything} ({how[ablation]}) the score falls by {together}"
-    if can_go == n_parts:
-        return f"{everything.capitalize()} of {name} can go together."
-    which = "Any" if is_exact else "The least missed"
-    if can_go == 0:
-        word = "Each" if is_lost.get(1) else "At least one"
-        return f"{word} of {name} is needed; {lost}."
-    if can_go == n_parts - 1:
-        first = "Either" if is_exact and n_parts == 2 else f"{which} {_number(can_go)}"
-        return f"{first} of {name} can go, but not {everything}; {lost}."
-    return f"{which} {_number(can_go)} of {name} can go, but no more; {lost}."
+    return Spare(
+        *(name, parts, can_go if is_decided else None, is_exact, is_each_needed, together),
+        network.ablation,
+    )
 
 
 def _number(n: int) -> str:
     return NUMBERS[n] if n < len(NUMBERS) else str(n)
 
 
-def _greedy(wiring: Wiring, parts: Sequence[str], budget: int) -> dict[int, list[tuple[str, ...]]]:
+def _greedy(
+    network: Removes, parts: Sequence[str], budget: int
+) -> dict[int, list[tuple[str, ...]]]:
     """Returns for each number of parts the choice that a greedy search removes."""
     removed: tuple[str, ...] = ()
     choices: dict[int, list[tuple[str, ...]]] = {}
@@ -220,7 +260,7 @@ def _greedy(wiring: Wiring, parts: Sequence[str], budget: int) -> dict[int, list
         runs += len(rest)
         if runs > budget:
             break
-        losses_CxB = _losses(wiring, [(*removed, part) for part in rest])
+        losses_CxB = _losses(network, [(*removed, part) for part in rest])
         removed = (*removed, rest[int(losses_CxB.mean(1).argmin())])
         choices[len(removed)] = [removed]
     if not choices:
@@ -231,16 +271,14 @@ def _greedy(wiring: Wiring, parts: Sequence[str], budget: int) -> dict[int, list
     return choices
 
 
-def _losses(wiring: Wiring, removed: Iterable[Sequence[str]]) -> np.ndarray:
+def _losses(network: Removes, removed: Sequence[Sequence[str]]) -> np.ndarray:
     """Returns what the score loses without each of some groups, (C, B)."""
-    edges = wiring.graph.edges
-    chosen = [[edge.source not in set(parts) for edge in edges] for parts in removed]
-    return wiring.whole_B - wiring.scores(np.array(chosen))
+    return network.whole_B - network.without(removed)
 
 
-def _parts(wiring: Wiring, name: str, parts: Sequence[str]) -> tuple[str, ...]:
+def _parts(network: Removes, name: str, parts: Sequence[str]) -> tuple[str, ...]:
     """Returns the parts of a group after a check of their names."""
-    known = wiring.graph.sources[1:]
+    known = network.parts
     if isinstance(parts, str):
         raise UserError(f"{name} must be a sequence of parts, got the string {parts!r}.")
     for part in parts:

@@ -186,7 +186,8 @@ def open_workdir(path: str | Path, config: Mapping[str, Any]) -> Iterator[Workdi
 
 
 @contextmanager
-def _open_as_writer(workdir: Workdir, config: Mapping[str, Any]) -> Iterator[None]:
+def locked(workdir: Workdir) -> Iterator[None]:
+    """Creates a folder and locks it: for a second process it is a one-line error."""
     try:
         workdir.path.mkdir(parents=True, exist_ok=True)
         lock = open(workdir / ".lock", "a+", opener=refuse_links)  # noqa: SIM115 (kept open below)
@@ -194,6 +195,12 @@ def _open_as_writer(workdir: Workdir, config: Mapping[str, Any]) -> Iterator[Non
         raise UserError(f"cannot write to the workdir {workdir.path}: {error.strerror}.") from None
     with lock:
         _lock(lock, workdir)
+        yield
+
+
+@contextmanager
+def _open_as_writer(workdir: Workdir, config: Mapping[str, Any]) -> Iterator[None]:
+    with locked(workdir):
         remove_temporaries(workdir.path)
         files = {file.name for file in workdir.path.iterdir() if not file.name.startswith(".")}
         if files <= {"config.json", "env.json"}:

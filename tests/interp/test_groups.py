@@ -4,17 +4,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxformer import capture
 from jaxformer.core.errors import UserError
 from jaxformer.interp import circuits, groups, known
+from jaxformer.interp.answers import score
+from jaxformer.interp.components import Measured
 from jaxformer.interp.known.builder import HIDDEN, VOCAB, Builder
-from tests.interp.test_circuits import wiring_of
+from jaxformer.interp.removal import Removal
+from tests.interp.test_capture import MODELS, OTHERS, TOKENS, params_of
+from tests.interp.test_circuits import ANSWERS, wiring_of
 
 WORDS = {1: "one", 2: "two", 3: "three", 4: "four"}
 TWINS = ["block_0/attn/head_0", "block_0/attn/head_3"]
 
 
-def planted(random, n_heads, needed):
-    """A network in which `n_heads` heads copy the previous token and `needed` of them suffice."""
+def planted_network(random, n_heads, needed):
+    """A network in which some heads copy the previous token and `needed` of them suffice."""
     builder = Builder()
     heads = sorted(random.permutation(4)[:n_heads].tolist())
     for head in heads:
@@ -33,8 +38,8 @@ def planted(random, n_heads, needed):
     right, wrong = (np.repeat(x[:, -2:-1], 4, 1) for x in (clean, corrupted))
     answers = known.network("twins").answers  # they are scored at the last position only
     answers = answers._replace(target_BxK=jnp.array(right), against_BxK=jnp.array(wrong))
-    wiring = circuits.Wiring(model, params, clean, corrupted, answers, ablation="zero")
-    return wiring, [f"block_0/attn/head_{head}" for head in heads]
+    network = model, params, clean, corrupted, answers
+    return network, [f"block_0/attn/head_{head}" for head in heads]
 
 
 @pytest.mark.parametrize("n_networks", [8, pytest.param(100, marks=pytest.mark.slow)])
@@ -43,7 +48,8 @@ def test_sentences_about_redundant_heads_are_right_in_all_planted_networks(n_net
     for _ in range(n_networks):
         n_heads = int(random.integers(2, 5))
         needed = int(random.integers(1, n_heads + 1))
-        wiring, heads = planted(random, n_heads, needed)
+        network, heads = planted_network(random, n_heads, needed)
+        wiring = circuits.Wiring(*network, ablation="zero")
         found = groups.spare(wiring, heads, name="the heads of block 0")
         assert found.spare == n_heads - needed and found.is_exact
         everything = "both" if n_heads == 2 else f"all {WORDS[n_heads]}"
@@ -79,7 +85,7 @@ def test_groups_of_a_network_and_their_sums():
     joints = {joint.name: joint for joint in groups.joint_effects(wiring_of("twins", "mean"))}
     assert list(joints) == [
         *("the heads of block 0", "block 0", "the heads of block 1", "block 1"),
-        *("all heads", "all MLPs"),
+        *("the heads of all blocks", "all MLPs"),
     ]
     heads = joints["the heads of block 0"]
     assert heads.singles.mean == 0 and heads.together.mean > 3
@@ -107,11 +113,11 @@ def test_prompts_that_disagree_decide_nothing():
         """Heads whose removal costs .1 of the score on average, with a wide spread."""
 
         whole_B, nothing_B, ablation = np.full(6, 1.0), np.zeros(6), "mean"
-        graph = wiring_of("twins").graph
+        parts = wiring_of("twins").parts
         noise_B = random.normal(size=6) * 0.3
 
-        def scores(self, chosen_CxE):
-            return 0.9 + self.noise_B[None].repeat(len(chosen_CxE), 0)
+        def without(self, groups):
+            return 0.9 + self.noise_B[None].repeat(len(groups), 0)
 
     found = groups.spare(Prompts(), TWINS, name="the twins")
     assert found.spare is None and found.sentence == ""
@@ -135,3 +141,32 @@ def test_bad_groups_are_one_line_errors():
         groups.spare(wiring, TWINS, budget=0)
     with pytest.raises(UserError, match="a budget of 1 runs is too small for 2 parts"):
         groups.spare(wiring, TWINS, budget=1)
+
+
+@pytest.mark.parametrize("ablation", ["mean", "resample", "zero"])
+def test_removing_components_is_cutting_all_edges_that_leave_them(ablation):
+    wiring = wiring_of("twins", ablation)
+    network = known.network("twins")
+    measured = Measured(*network[:5])
+    removal = Removal(measured, ablation)
+    assert sorted(removal.parts) == sorted(wiring.parts)
+    chosen = [TWINS, TWINS[:1], ["block_1/mlp", "block_0/mlp"], ["block_1/attn/head_2"], []]
+    np.testing.assert_allclose(removal.without(chosen), wiring.without(chosen), atol=1e-4)
+    np.testing.assert_allclose(removal.nothing_B, wiring.nothing_B, atol=1e-4)
+    np.testing.assert_allclose(removal.whole_B, wiring.whole_B, atol=1e-4)
+    # A part in one group changes no other group.
+    np.testing.assert_array_equal(removal.without(chosen)[-1], removal.whole_B)
+
+
+def test_a_trained_decoder_loses_what_an_intervention_takes_away():
+    model, params = MODELS["decoder"], params_of("decoder")
+    measured = Measured(model, params, np.asarray(TOKENS), np.asarray(OTHERS), ANSWERS)
+    parts = ["block_0/attn/head_1", "block_1/mlp"]
+    found = Removal(measured, "zero").without([parts])[0]
+    heads = capture.capture(model, params, TOKENS, names=["block_0/attn/heads"])
+    cut = heads["block_0/attn/heads"].at[:, :, 1].set(0)
+    logits = capture.intervene(
+        model, params, TOKENS, {"block_0/attn/heads": cut, "block_1/mlp/output": 0}
+    )
+    rows = np.arange(len(TOKENS))[:, None]
+    np.testing.assert_allclose(found, score(logits[rows, ANSWERS.position_BxK], ANSWERS), atol=1e-5)

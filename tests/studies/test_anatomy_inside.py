@@ -13,7 +13,8 @@ from jaxformer.models.decoder import decoder
 from jaxformer.models.pretrained.text import TokenIds
 from jaxformer.models.recall import recall
 from jaxformer.studies.anatomy import inside, layer_facts
-from jaxformer.studies.anatomy.inside import effect_of, interval, measure
+from jaxformer.studies.anatomy.effects import effect_of, interval
+from jaxformer.studies.anatomy.inside import measure
 from jaxformer.studies.anatomy.pairs import pairs_of_batch, pairs_of_task, read_pairs
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.task import Batch

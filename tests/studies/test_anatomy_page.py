@@ -15,7 +15,8 @@ import pytest
 
 from jaxformer.core.errors import UserError
 from jaxformer.studies.anatomy import components, drawing, judge
-from jaxformer.studies.anatomy.inside import Effect, Inside
+from jaxformer.studies.anatomy.effects import Effect
+from jaxformer.studies.anatomy.inside import Inside
 from jaxformer.studies.anatomy.layer_facts import KernelFacts, LayerFacts
 from jaxformer.studies.anatomy.parts import FIXED_MIXING, FROZEN, ONLY, REMOVED, Variant
 from jaxformer.studies.anatomy.report import Report

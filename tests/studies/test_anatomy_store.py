@@ -1,11 +1,14 @@
 """The files of trained members: a damaged one is reported once and its member trained again."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from jaxformer.studies.anatomy.parts import FROZEN, WHOLE_NETWORK, Variant
 from jaxformer.studies.anatomy.store import Store
-from jaxformer.studies.anatomy.study import Study
+from jaxformer.studies.anatomy.study import Member, Result, Study
 from jaxformer.studies.anatomy.training import Trained
 from jaxformer.training.metrics import Mean
 
@@ -89,3 +92,16 @@ def test_the_network_of_the_chosen_rate_is_examined_after_a_kill(tmp_path, monke
     monkeypatch.setattr(study, "_trainer", lambda variant: OneTrainer())
     assert float(study.whole_params()["rate_of"]) == 3e-2
     assert float(Store(tmp_path).get_params(3e-2)["rate_of"]) == 3e-2
+
+
+def test_the_networks_of_other_seeds_are_kept_and_diverged_ones_left_out(tmp_path):
+    subject: Any = SimpleNamespace(rates=(1e-2,), task=SimpleNamespace(chosen_by="accuracy"))
+    study = Study(subject, [], Store(tmp_path), max_seeds=4)
+    for seed in range(4):
+        params = {"block": {"kernel": np.full(2, seed)}}
+        trained = TRAINED._replace(diverged_at=5 if seed == 2 else None)
+        study.keep(Result(Member(WHOLE_NETWORK, seed, 1e-2), trained, params))
+    again = Study(subject, [], Store(tmp_path), max_seeds=4)
+    kernels = [params["block"]["kernel"][0] for params in again.other_params(9)]
+    assert kernels == [1, 3] and again.whole_params()["block"]["kernel"][0] == 0
+    assert len(again.other_params(1)) == 1

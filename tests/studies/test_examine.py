@@ -52,7 +52,8 @@ def test_a_run_its_folder_and_its_parameters_have_the_same_effects(run):
         jaxformer.examine(source, **QUIET) for source in (run.folder, jaxformer.open(run.folder))
     )
     effects = in_memory.effect_table
-    assert {effect["part"] for effect in effects} == {"block_0/attn", "block_0/mlp"}
+    parts = {effect["part"] for effect in effects}
+    assert parts == {"block_0/attn", "block_0/mlp", "block 0"}  # alone and together
     assert effects == given.effect_table == saved.effect_table == opened.effect_table
     # A run also knows where its network started.
     moved, same, unknown = map(distance_of_mlp, (in_memory, saved, given))

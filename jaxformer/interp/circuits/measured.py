@@ -1,7 +1,7 @@
 """A network and pairs of prompts, ready for the measurements of edges and circuits."""
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -115,6 +115,16 @@ class Wiring:
     def circuit_scores(self, circuit: Iterable[Edge]) -> np.ndarray:
         """Returns the metric (B,) of one circuit, given as edges."""
         return self.scores(self.graph.chosen(circuit)[None])[0]
+
+    @property
+    def parts(self) -> list[str]:
+        """The heads and MLPs."""
+        return self.graph.sources[1:]
+
+    def without(self, groups: Iterable[Sequence[str]]) -> np.ndarray:
+        """Returns the metric (C, B) without each group of parts, whose edges are all cut."""
+        chosen = [[edge.source not in set(parts) for edge in self.edges] for parts in groups]
+        return self.scores(np.array(chosen))
 
     def patch(self) -> np.ndarray:
         """Returns how much each edge adds to the metric, (E, B): exactly, one run for each edge.

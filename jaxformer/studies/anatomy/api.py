@@ -1,7 +1,9 @@
 """`jaxformer.anatomy`: finds out what each part of one transformer does."""
 
 import contextlib
+import dataclasses
 import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,12 @@ from jaxformer.core.text_format import counted, duration
 from jaxformer.io.run_folder import config_hash
 from jaxformer.runtime.progress import Interrupt
 from jaxformer.studies.anatomy import examination, parts, sources, specimens
+from jaxformer.studies.anatomy.during import Snapshot
+from jaxformer.studies.anatomy.during import during as during_training
 from jaxformer.studies.anatomy.given_parts import GivenParts, given_parts
 from jaxformer.studies.anatomy.judge import MARGIN, SEEDS_AT_LOOK
 from jaxformer.studies.anatomy.report import Report
+from jaxformer.studies.anatomy.smallest import Elimination, candidates, search
 from jaxformer.studies.anatomy.store import Store
 from jaxformer.studies.anatomy.study import Member, Study
 from jaxformer.studies.anatomy.study import run as run_study
@@ -25,6 +30,7 @@ from jaxformer.studies.finetuning import api as finetuning
 from jaxformer.tasks.task import Task
 
 BUDGET_SECONDS = 600.0
+SNAPSHOTS = 40  # of a training, from which --during takes some
 # Lines about a network from a theory, given the subject and its trained parameters, if any.
 Theory = Callable[[Subject, Any], Sequence[str]]
 # Makes the function that trains members elsewhere, such as in jobs of a cluster.
@@ -37,6 +43,8 @@ def anatomy(
     *,
     methods: Sequence[str] = parts.METHODS,
     by_layer: bool = False,
+    smallest: bool = False,
+    during: int = 0,
     named: GivenParts | None = None,
     seeds: int = SEEDS_AT_LOOK[-1],
     budget: float = BUDGET_SECONDS,
@@ -72,6 +80,10 @@ def anatomy(
       model: the network; by default a decoder with the fields in `options`.
       methods: some of "frozen", "removed", "fixed mixing" and "only".
       by_layer: whether each block is also changed alone.
+      smallest: whether to search for the smallest set of trained parts and for the smallest network
+        that are no worse. The search has the same budget again.
+      during: the number of steps of training at which the parts are measured, to see when each
+        becomes necessary. 0: only at the end.
       named: the parts as {name: pattern of modules}, for a network with other names than ours, such
         as {"attention": "att_.*"}. Default: attention, MLP, norms, .. by the names of our modules,
         and each other module alone.
@@ -120,6 +132,8 @@ def anatomy(
         sources.subject_of(source, model, **options),
         methods=methods,
         by_layer=by_layer,
+        smallest=smallest,
+        during=during,
         named=named,
         seeds=seeds,
         budget=budget,
@@ -137,6 +151,8 @@ def examine_training(
     *,
     methods: Sequence[str],
     by_layer: bool,
+    smallest: bool = False,
+    during: int = 0,
     named: GivenParts | None = None,
     seeds: int,
     budget: float,
@@ -152,7 +168,7 @@ def examine_training(
 
     Args:
       subject: task, network and settings.
-      methods, by_layer, named, seeds, budget, margin: as in `anatomy`.
+      methods, by_layer, smallest, during, named, seeds, budget, margin: as in `anatomy`.
       folder: the folder for the trained members; None saves nothing.
       write_line: prints a line.
       processes: trainings at once. More than one needs `make_subject`.
@@ -164,6 +180,7 @@ def examine_training(
     """
     for method in methods:
         check_choice("method", method, parts.METHODS)
+    check_range("during", during, 0, SNAPSHOTS)
     check_range("seeds", seeds, 1, 1000)
     if not 0 < margin < 1:
         raise UserError(f"margin must lie between 0 and 1, both excluded, got {margin:g}.")
@@ -226,6 +243,16 @@ def examine_training(
             train_all=train_all,
             processes=processes,
         )
+        found: list[Elimination] = []
+        if smallest and not interrupt.signal and study.cell(parts.WHOLE_NETWORK) is not None:
+            found = eliminations(
+                study,
+                given_parts(named, shapes) if named else parts.parts_of(shapes, by_layer=True),
+                train_all=train_all,
+                seconds=budget,
+                is_stopped=lambda: bool(interrupt.signal),
+                write_line=write_line,
+            )
         stopped = interrupt.signal
     # Without a score of the whole network there is nothing to report.
     if stopped and study.cell(parts.WHOLE_NETWORK) is None:
@@ -235,8 +262,26 @@ def examine_training(
         write_line(stop_line(study, stopped, is_complete, folder))
     params = None if stopped else study.whole_params()
     lines = [] if theory is None else theory_lines(theory, subject, params, write_line)
-    report = report_of(study, lines)
-    return (report if stopped else with_look_inside(report, study, write_line)), stopped
+    report = dataclasses.replace(report_of(study, lines), smallest=tuple(found))
+    if stopped:
+        return report, stopped
+    report = with_look_inside(report, study, write_line)
+    return (with_moments(report, study, during) if during else report), stopped
+
+
+def eliminations(
+    study: Study, network_parts: Sequence[parts.Part], **options: Any
+) -> list[Elimination]:
+    """Searches for the smallest set of trained parts, then for the smallest network."""
+    ends = time.monotonic() + options.pop("seconds")
+    found = []
+    for method, title in ((parts.FROZEN, "set of trained parts"), (parts.REMOVED, "network")):
+        chosen = candidates(network_parts, method)
+        if chosen:
+            options["write_line"](f"searching for the smallest {title}")
+            seconds = ends - time.monotonic()
+            found.append(search(study, chosen, method, seconds=seconds, **options))
+    return found
 
 
 def with_look_inside(report: Report, study: Study, write_line: Callable[[str], None]) -> Report:
@@ -257,6 +302,14 @@ def theory_lines(
     except Exception as error:
         write_line(f"note: the theory has no lines: {type(error).__name__}: {one_line(error)}")
         return []
+
+
+def with_moments(report: Report, study: Study, n: int) -> Report:
+    """Adds the parts of the whole network at n steps of its training, which runs once more."""
+    pairs = specimens.of_study(study).pairs
+    snapshots = (Snapshot(*values) for values in study.snapshots(SNAPSHOTS))
+    model = study.subject.network.model
+    return dataclasses.replace(report, during=during_training(snapshots, model, pairs, n))
 
 
 def report_of(study: Study, theory_lines: Sequence[str] = ()) -> Report:

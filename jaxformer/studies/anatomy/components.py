@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from jaxformer.stats.differences import LEVEL
 from jaxformer.stats.multiplicity import benjamini_hochberg
-from jaxformer.studies.anatomy.inside import Effect, Inside
+from jaxformer.studies.anatomy.effects import Effect
+from jaxformer.studies.anatomy.inside import METHODS, Inside
 
 # Sentences state effects of these methods only. The most direct method is first.
 STATED = ("mean ablation", "resampling", "patching", "direct")
@@ -22,6 +23,7 @@ VERBS = {
     "patching": "patched into the corrupted prompt",
     "direct": "read at the output",
 }
+FAR = 0.2  # a number below this share of another differs much from it
 MAX_PROMPTS = 6  # the prompts whose attention is shown
 MAX_PARTS = 3  # at most so many components, and so many heads, get a sentence
 
@@ -56,19 +58,31 @@ def decide(effects: Sequence[Effect], other_p_values: Sequence[float] = ()) -> l
 def sentences(inside: Inside, decided: Sequence[DecidedEffect]) -> list[tuple[str, Effect]]:
     """Returns a sentence for each of the parts with the largest decided effects.
 
+    Effects that may be smaller than `inside.smallest` get none: with many prompts a ten-thousandth
+    of a nat differs from 0, but it is nothing that the network does.
+
     Returns:
       (sentence, the effect that it states)
     """
-    used_methods = {d.effect.method for d in decided}
+    effects = [d.effect for d in decided if d.effect.method in METHODS]
+    used_methods = {effect.method for effect in effects}
     method = next((name for name in STATED if name in used_methods), None)
-    shown = [d for d in decided if d.is_decided and d.effect.method == method]
+    shown = [d.effect for d in decided if d.is_decided and d.effect.method == method]
+    shown = [x for x in shown if abs(x.value) - x.half_width > inside.smallest]
     largest = _largest_by_sign([d.effect for d in decided if d.is_decided])
+    by_method = {(effect.part, effect.method): effect for effect in effects}
     stated: list[Effect] = []
     for is_head in (False, True):
-        effects = [d.effect for d in shown if ("head_" in d.effect.part) == is_head]
-        effects.sort(key=lambda effect: -abs(effect.value))
-        stated += effects[:MAX_PARTS]
-    return [(_sentence(effect, inside.unit, largest), effect) for effect in stated]
+        chosen = [effect for effect in shown if ("head_" in effect.part) == is_head]
+        chosen.sort(key=lambda effect: -abs(effect.value))
+        stated += chosen[:MAX_PARTS]
+    return [
+        (
+            _sentence(effect, inside, largest) + _other_methods(effect, inside, by_method) + ".",
+            effect,
+        )
+        for effect in stated
+    ]
 
 
 def _largest_by_sign(effects: Sequence[Effect]) -> dict[tuple[str, bool], Effect]:
@@ -78,21 +92,55 @@ def _largest_by_sign(effects: Sequence[Effect]) -> dict[tuple[str, bool], Effect
     return {(effect.part, effect.value < 0): effect for effect in by_size}
 
 
-def _sentence(effect: Effect, unit: str, largest: Mapping[tuple[str, bool], Effect]) -> str:
+def _sentence(effect: Effect, inside: Inside, largest: Mapping[tuple[str, bool], Effect]) -> str:
     # Patching and the direct contribution add the part, the other methods take it away.
     adds_part = effect.method in ("patching", "direct")
     verb = "raises" if (effect.value > 0) == adds_part else "lowers"
     # The unit is "log probability (nats)" or "logit of right - wrong".
-    score, _, nats = unit.partition(" (")
+    score, _, nats = inside.unit.partition(" (")
     if score == "log probability":
         score += " of the right answer"
     size = f"{abs(effect.value):.2g} ± {effect.half_width:.1g} {nats.removesuffix(')')}".strip()
-    text = f"{part_name(effect.part)}, {VERBS[effect.method]}, {verb} the {score} by {size}"
+    name = part_name(effect.part)
+    if effect.part in inside.labels:
+        label, share = inside.labels[effect.part]
+        name += f" ({label}: {share:.0%} of its attention)"
+    text = f"{name}, {VERBS[effect.method]}, {verb} the {score} by {size}"
     opposite = largest.get((effect.part, effect.value > 0))
     if opposite is not None:
         opposite_size = f"{opposite.value:+.2g} ± {opposite.half_width:.1g}"
         text += f"; {opposite.method} has the other sign: {opposite_size}"
-    return f"{text}."
+    return text
+
+
+def _other_methods(
+    effect: Effect, inside: Inside, by_method: Mapping[tuple[str, str], Effect]
+) -> str:
+    """Names methods whose number differs much from that of mean ablation, with the likely reason.
+
+    The part may do the same in both prompts of a pair, so that an exchange changes nothing; others
+    may replace it, so that only a patch shows it; or zero is far from all that the network knows.
+    """
+    if effect.method != "mean ablation":
+        return ""
+    others = [by_method.get((effect.part, x)) for x in ("resampling", "patching", "zero ablation")]
+    resampled, patched, zeroed = others
+    size = abs(effect.value)
+
+    def text(other: Effect) -> str:
+        return f"{other.method} {other.value:+.2g} ± {other.half_width:.1g}"
+
+    if resampled and patched:
+        if all(abs(x.value) + x.half_width < FAR * size for x in (resampled, patched)):
+            return (
+                f"; {text(resampled)} and {text(patched)}, probably because it does the same in "
+                "both prompts of a pair"
+            )
+        if size + effect.half_width < FAR * (abs(patched.value) - patched.half_width):
+            return f"; {text(patched)}, probably because other parts can replace it"
+    if zeroed and abs(zeroed.value - effect.value) - zeroed.half_width > max(size, inside.smallest):
+        return f"; {text(zeroed)}, because the network relies on its mean"
+    return ""
 
 
 def part_name(address: str) -> str:

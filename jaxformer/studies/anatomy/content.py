@@ -6,11 +6,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from jaxformer.studies.anatomy import components, sentences
+from jaxformer.core.text_format import counted
+from jaxformer.studies.anatomy import components, sentences, together
 from jaxformer.studies.anatomy.components import DecidedEffect
-from jaxformer.studies.anatomy.inside import Effect, Inside
-from jaxformer.studies.anatomy.judge import Table
+from jaxformer.studies.anatomy.during import During
+from jaxformer.studies.anatomy.effects import Effect
+from jaxformer.studies.anatomy.inside import Inside
+from jaxformer.studies.anatomy.judge import OPEN, Table
 from jaxformer.studies.anatomy.sentences import Sentence
+from jaxformer.studies.anatomy.smallest import Elimination
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +31,8 @@ class Content:
       theory: lines of text with predictions of the papers' theories.
       costs: numbers such as "trainings" and "seconds".
       settings: the settings of the training, for the page.
+      during: the parts at several steps of training; None if they were not measured.
+      smallest: the searches for the smallest set of trained parts and the smallest network.
     """
 
     name: str
@@ -38,6 +44,8 @@ class Content:
     theory: Sequence[str] = ()
     costs: Mapping[str, float] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+    smallest: Sequence[Elimination] = ()
+    during: During | None = None
 
     @cached_property
     def decided(self) -> list[Sentence]:
@@ -53,18 +61,86 @@ class Content:
         if self.inside is None:
             return []
         p_values = [row.p for row in self.training.rows] if self.training else []
-        return components.decide(self.inside.effects, p_values)
+        return components.decide([*self.inside.effects, *self.inside.groups], p_values)
 
     @cached_property
     def effect_sentences(self) -> list[tuple[str, Effect]]:
         """Sentences about components, with the effects that they state."""
         return [] if self.inside is None else components.sentences(self.inside, self.effects)
 
+    @cached_property
+    def group_sentences(self) -> list[str]:
+        """Sentences about parts that replace each other or do one thing."""
+        if self.inside is None:
+            return []
+        decided = [row.effect for row in self.effects if row.is_decided]
+        unit = "nats" if "nats" in self.inside.unit else ""
+        return together.sentences(
+            decided,
+            self.inside.spares,
+            smallest=self.inside.smallest,
+            unit=unit,
+            n_networks=self.inside.networks,
+        )
+
+    @property
+    def undecided(self) -> str:
+        """The line that comes first when nothing was decided about training; "" otherwise."""
+        if self.training is None or not self.training.rows or self.decided:
+            return ""
+        n_rows = len(self.training.rows)
+        return (
+            f"Nothing is decided about training yet: {n_rows} of {n_rows} comparisons are open. A "
+            "larger budget (--budget) decides more of them."
+        )
+
+    @property
+    def sources_of_error(self) -> str:
+        """The samples behind the intervals of the effects in the trained network."""
+        if self.inside is None:
+            return ""
+        prompts = counted(self.inside.samples, "prompt")
+        if self.inside.networks == 1:
+            return f"One trained network: the intervals are over {prompts} and not over seeds."
+        return (
+            f"Intervals of blocks and groups are over {self.inside.networks} trained networks and "
+            f"{prompts}; those of single heads and of pairs hold for the network of seed 0."
+        )
+
+    @property
+    def next_steps(self) -> list[str]:
+        """Lines about a good next command."""
+        steps = []
+        if self.training is not None:
+            n_open = sum(row.outcome == OPEN for row in self.training.rows)
+            if n_open and not self.undecided:
+                steps.append(
+                    f"{n_open} of {len(self.training.rows)} comparisons are open: a larger "
+                    "--budget or more --seeds continue from here."
+                )
+            if not self.smallest and not self.undecided:
+                steps.append(
+                    "--smallest finds the smallest set of trained parts and the smallest network "
+                    "that are no worse."
+                )
+        heads = [effect.part for _, effect in self.effect_sentences if "/head_" in effect.part]
+        if heads:
+            steps.append(
+                f"Look at {components.part_name(heads[0]).lower()}: its attention is in "
+                "anatomy.html, and jaxformer.interp.circuits finds the edges that carry the answer."
+            )
+        if self.inside is not None and self.inside.networks == 1 and self.training is not None:
+            steps.append("With more --seeds the trained networks are examined together.")
+        return steps
+
     @property
     def sentences(self) -> list[str]:
         """A sentence for each decided comparison, the largest losses first."""
         texts = [sentence.text for sentence in self.decided]
-        return texts + [text for text, _ in self.effect_sentences]
+        effects = [text for text, _ in self.effect_sentences]
+        found = [elimination.sentence for elimination in self.smallest]
+        when = [] if self.during is None else self.during.sentences
+        return [*texts, *effects, *self.group_sentences, *found, *when]
 
     @cached_property
     def effect_table(self) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """`jaxformer.examine`: what each part of a trained network does, and what its heads attend to."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -85,9 +86,13 @@ def with_inside(
         if done == steps or done % max(steps // 10, 1) == 0:
             write_line(f"  inside: {done} of {steps}")
 
-    _, model, params, pairs, initial = specimen
+    _, model, params, pairs, initial, others = specimen
     options: dict[str, Any] = {"heads": heads, "initial": initial, "progress": progress}
+    options["others"] = others
+    began = time.perf_counter()
     report = replace(report, inside=inside.measure(model, params, pairs, **options))
+    seconds = time.perf_counter() - began
+    report = replace(report, costs={**report.costs, "examination_seconds": seconds})
     parts = [effect.part for _, effect in report.effect_sentences]
     heads_to_draw = [part for part in parts if "head_" in part][:MAX_HEADS]
     tokens = pairs.tokens[: components.MAX_PROMPTS]

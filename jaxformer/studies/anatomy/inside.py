@@ -6,7 +6,8 @@
 
 The effect of a method is the change of the score, with a positive sign if the part helps:
 
-    mean ablation, resampling     score of the clean prompts - score with the part replaced
+    mean and zero ablation,
+    resampling                    score of the clean prompts - score with the part replaced
     rank 1 %, rank 10 %           score of the clean prompts - score with the part's matrices cut
                                   to this share of their rank
     patching, path patching       score with the clean part - score of the corrupted prompts
@@ -17,7 +18,6 @@ The effect of a method is the change of the score, with a positive sign if the p
 """
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,48 +29,35 @@ from jaxformer.interp import contributions
 from jaxformer.interp.answers import Answers
 from jaxformer.interp.blocks import count_blocks
 from jaxformer.interp.components import Measured
-from jaxformer.stats.differences import LEVEL, mean_and_sem, quantile
-from jaxformer.studies.anatomy import layer_facts
+from jaxformer.interp.groups import Spare
+from jaxformer.interp.removal import Removal
+from jaxformer.studies.anatomy import layer_facts, together
+from jaxformer.studies.anatomy.effects import Changes, Effect, effects_of, interval
+from jaxformer.studies.anatomy.labels import Labels, head_labels
 from jaxformer.studies.anatomy.layer_facts import KernelFacts, LayerFacts
 from jaxformer.studies.anatomy.pairs import PromptPairs
 
 RANKS = {"rank 1 %": 0.01, "rank 10 %": 0.1}  # {method: the share of the rank that is kept}
-REPLACING = ("mean ablation", "resampling", "patching", "path patching", "attribution")
+REPLACING = (
+    "mean ablation",
+    "zero ablation",
+    "resampling",
+    "patching",
+    "path patching",
+    "attribution",
+)
 METHODS = (*REPLACING, *RANKS, "direct")
 # Changes below this share of the largest score are rounding errors.
 ROUNDING = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
-class Effect:
-    """The change of a score that one method attributes to one part, with its error over samples.
-
-    Attributes:
-        part: the address of the part, such as "block_1/mlp", "block_0/attn",
-            "block_0/attn/head_2", or a group such as "queries and keys".
-        method: the intervention, such as "mean ablation", "resampling", "patching",
-            "path patching", "attribution", "rank 1 %", "rank 10 %", "direct".
-        value: the change in the unit of the score; a positive value means that the part helps.
-        half_width: the half width of the 95 % interval over samples (Student's t); nan for one.
-        samples: the number of prompts or seeds.
-        p_value: two-sided, of the hypothesis "no effect"; nan for one sample.
-    """
-
-    part: str
-    method: str
-    value: float
-    half_width: float
-    samples: int
-    p_value: float
-
-
-@dataclasses.dataclass(frozen=True)
 class Inside:
-    """The effects of the parts of one network on pairs of prompts.
+    """The effects of the parts of a network on pairs of prompts.
 
     Attributes:
         score: the mean score of the clean prompts.
-        half_width: the half width of its 95 % interval over pairs; nan for one pair.
+        half_width: the half width of its 95 % interval; nan for one pair.
         corrupted: the mean score of the corrupted prompts, for the clean prompts' answers.
         corrupted_half_width: the half width of the interval of `corrupted`.
         unit: the name of the score.
@@ -79,6 +66,12 @@ class Inside:
         layers: facts about each block.
         kernels: facts about each matrix, by path.
         left_out: {method: why it is missing}.
+        groups: the effects of removing several parts at once.
+        spares: how many heads of a group can go at once.
+        smallest: the loss that counts as none: 5 % of what the network knows about its prompts.
+        labels: {head: (what it does, such as "induction", and its share of the attention)}.
+        networks: the trainings of the network, with different seeds. All of them count in the
+            effects of blocks and groups; what is said about single heads holds for the first.
     """
 
     score: float
@@ -91,6 +84,11 @@ class Inside:
     layers: tuple[LayerFacts, ...]
     kernels: dict[str, KernelFacts]
     left_out: dict[str, str]
+    groups: tuple[Effect, ...] = ()
+    spares: tuple[Spare, ...] = ()
+    smallest: float = 0.0
+    networks: int = 1
+    labels: Labels = dataclasses.field(default_factory=dict)
 
 
 def measure(
@@ -101,9 +99,10 @@ def measure(
     methods: Sequence[str] = METHODS,
     heads: bool = True,
     initial: Any = None,
+    others: Sequence[Any] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Inside:
-    """Measures the effect of each part on the score, with its error over pairs.
+    """Measures the effect of each part on the score, with its error.
 
     Args:
         model: a decoder, an encoder, a recall model or a published model.
@@ -112,6 +111,7 @@ def measure(
         methods: some of METHODS.
         heads: whether each head is a part, besides attention and MLP of each block.
         initial: the parameters before training, for the distance from initialisation.
+        others: the parameters of the same network, trained with other seeds.
         progress: a function of the number of finished steps and of all steps.
 
     Raises:
@@ -119,9 +119,9 @@ def measure(
     """
     for method in methods:
         check_choice("method", method, METHODS)
-    ranks = [method for method in RANKS if method in methods]
-    n_passes = len(methods) - len(ranks) + bool(ranks)  # all ranks are measured together
-    n_steps = n_passes * count_blocks(model)
+    n_ranks = sum(method in RANKS for method in methods)
+    n_passes = len(methods) - n_ranks + bool(n_ranks)  # all ranks are measured together
+    n_steps = n_passes * count_blocks(model) * (1 + len(others))
     finished = 0
 
     def advance() -> None:
@@ -133,28 +133,70 @@ def measure(
     arrays = pairs.position, pairs.target, pairs.against, pairs.weight
     answers = Answers(*map(jnp.asarray, arrays))
     options = {"lengths": pairs.lengths, "heads": heads, "progress": advance}
-    measured = Measured(model, params, pairs.clean, pairs.corrupted, answers, **options)
-    clean_B, corrupted_B = (measured.scores(x) for x in (measured.clean, measured.corrupted))
-    _check_scores(clean_B, corrupted_B, pairs)
-    tolerance = ROUNDING * max(np.abs(clean_B).max(), np.abs(corrupted_B).max(), 1.0)
-    effects: list[Effect] = []
+    clean, corrupted, networks, in_groups = [], [], [], []
+    layers: tuple[LayerFacts, ...] = ()
+    for network_params in (params, *others):
+        measured = Measured(model, network_params, pairs.clean, pairs.corrupted, answers, **options)
+        clean_B, corrupted_B = (measured.scores(x) for x in (measured.clean, measured.corrupted))
+        _check_scores(clean_B, corrupted_B, pairs)
+        clean.append(clean_B)
+        corrupted.append(corrupted_B)
+        networks.append(changes_of(measured, methods, clean_B, corrupted_B))
+        if len(pairs) > 1:  # a sentence about a group has an interval
+            first = in_groups[0] if in_groups else None
+            in_groups.append(together.measure(Removal(measured), networks[-1], first))
+        layers = layers or layer_facts.of_layers(measured, interval)
+    tolerance = ROUNDING * max(*map(np.abs, (*clean[0], *corrupted[0])), 1.0)
+    # A head has no counterpart in another network.
+    shared = [{k: v for k, v in x.items() if "/head_" not in k[0]} for x in networks]
+    own = {k: v for k, v in networks[0].items() if "/head_" in k[0]}
+    effects = [*effects_of(shared, tolerance), *effects_of([own], tolerance)]
+    order = {key: i for i, key in enumerate(networks[0])}
+    effects.sort(key=lambda effect: order[effect.part, effect.method])
+    groups, spares = together.combined(in_groups, tolerance) if in_groups else ([], [])
+    left_out = {}
+    if "direct" in methods and not contributions.has_direct(model):
+        left_out["direct"] = "the norms of this model have no scale that could be constant"
+    return Inside(
+        *interval(np.stack(clean))[:2],
+        *interval(np.stack(corrupted))[:2],
+        unit=pairs.unit,
+        samples=len(pairs),
+        effects=tuple(effects),
+        layers=layers,
+        kernels=layer_facts.of_kernels(params, initial),
+        left_out=left_out,
+        groups=tuple(groups),
+        spares=tuple(spares),
+        smallest=in_groups[0].smallest if in_groups else 0.0,
+        networks=1 + len(others),
+        labels=head_labels(model, params, pairs.clean) if heads else {},
+    )
+
+
+def changes_of(
+    measured: Measured, methods: Sequence[str], clean_B: np.ndarray, corrupted_B: np.ndarray
+) -> Changes:
+    """Returns what each method says about each part of one network, before any statistics."""
+    changes: Changes = {}
 
     # L blocks, C components of a block (attention, MLP, then heads), B pairs.
     def add(method: str, change_LxCxB: np.ndarray) -> None:
-        for block, change_CxB in enumerate(change_LxCxB):
+        for names, change_CxB in zip(measured.names, change_LxCxB, strict=True):
             # Low rank is not measured for heads. Their names are last, so `zip` leaves them out.
-            for name, change_B in zip(measured.names[block], change_CxB):
+            for name, change_B in zip(names, change_CxB):
                 if name:  # "" stands for the MLP of a block without MLP
-                    effects.append(effect_of(name, method, change_B, tolerance))
+                    changes[name, method] = change_B
 
-    left_out = {}
+    ranks = [method for method in RANKS if method in methods]
     low_rank: dict[str, np.ndarray] = {}
     if ranks:
-        shares = [RANKS[method] for method in ranks]
-        low_rank = dict(zip(ranks, measured.low_rank(*shares)))
+        low_rank = dict(zip(ranks, measured.low_rank(*(RANKS[method] for method in ranks))))
     for method in [method for method in METHODS if method in methods]:
         if method == "mean ablation":
             add(method, clean_B - measured.mean_ablation())
+        elif method == "zero ablation":
+            add(method, clean_B - measured.zero_ablation())
         elif method == "resampling":
             add(method, clean_B - measured.resampling())
         elif method == "patching":
@@ -165,51 +207,9 @@ def measure(
             add(method, contributions.attribution(measured))
         elif method in RANKS:
             add(method, clean_B - low_rank[method])
-        elif contributions.has_direct(model):
+        elif contributions.has_direct(measured.blocks.models[0]):
             add(method, contributions.direct(measured))
-        else:
-            left_out[method] = "the norms of this model have no scale that could be constant"
-    return Inside(
-        *interval(clean_B)[:2],
-        *interval(corrupted_B)[:2],
-        unit=pairs.unit,
-        samples=len(pairs),
-        effects=tuple(effects),
-        layers=layer_facts.of_layers(measured, interval),
-        kernels=layer_facts.of_kernels(params, initial),
-        left_out=left_out,
-    )
-
-
-def effect_of(part: str, method: str, change_B: np.ndarray, tolerance: float = 0.0) -> Effect:
-    """Returns the mean change over pairs as an effect.
-
-    Args:
-        part: the name of the part.
-        method: the name of the method.
-        change_B: the change of the score of each pair.
-        tolerance: changes up to this size are rounding errors and count as 0.
-    """
-    change_B = np.where(np.abs(change_B) <= tolerance, 0.0, change_B)
-    mean, half_width, p_value = interval(change_B)
-    return Effect(part, method, mean, half_width, len(change_B), p_value)
-
-
-def interval(values: np.ndarray) -> tuple[float, float, float]:
-    """Returns mean, half width of the 95 % interval, and p value of "the mean is 0" (Student's t).
-
-    Half width and p value are nan for a single value. If all values are equal, the half width is 0,
-    and the p value is 1 for zeros and 0 otherwise.
-    """
-    from scipy.special import stdtr  # scipy.stats takes seconds to import
-
-    mean, sem = mean_and_sem([float(value) for value in values])
-    if math.isnan(sem):
-        return mean, math.nan, math.nan
-    if sem == 0:
-        return mean, 0.0, float(mean == 0)
-    degrees = len(values) - 1  # of freedom
-    return mean, quantile(degrees, LEVEL) * sem, float(2 * stdtr(degrees, -abs(mean) / sem))
+    return changes
 
 
 def _check_scores(clean_B: np.ndarray, corrupted_B: np.ndarray, pairs: PromptPairs) -> None:

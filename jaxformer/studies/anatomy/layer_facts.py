@@ -113,7 +113,9 @@ def attention_maps(
     values = blocks.forward(jnp.asarray(tokens_BxT), [WEIGHTS]).values
     maps = {}
     for part, (block, head) in chosen.items():
-        weights = np.asarray(_by_prompt(values[block][WEIGHTS], tokens_BxT.shape, model.spec))
+        weights = np.asarray(
+            weights_by_prompt(values[block][WEIGHTS], tokens_BxT.shape, model.spec)
+        )
         maps[part] = weights[:, head]
     return maps
 
@@ -125,12 +127,12 @@ def _entropies(blocks: Blocks, measured: Measured) -> list[tuple[float, ...]]:
     for model, values in zip(
         blocks.models, blocks.forward(tokens_BxT, [WEIGHTS]).values, strict=True
     ):
-        weights_BxHxTxS = _by_prompt(values[WEIGHTS], tokens_BxT.shape, model.spec)
+        weights_BxHxTxS = weights_by_prompt(values[WEIGHTS], tokens_BxT.shape, model.spec)
         entropies.append(tuple(np.asarray(_entropy(weights_BxHxTxS, real_BxT)).tolist()))
     return entropies
 
 
-def _by_prompt(weights: jax.Array, shape: tuple[int, ...], spec: Any) -> jax.Array:
+def weights_by_prompt(weights: jax.Array, shape: tuple[int, ...], spec: Any) -> jax.Array:
     """Returns weights (B, H, T, T).
 
     The weights of a recall model have no axis of heads, and those of fixed mixing have no axis of

@@ -8,18 +8,22 @@ from jaxformer.core.text_format import duration
 from jaxformer.report import svg
 from jaxformer.report.html import document, folded, views
 from jaxformer.report.html import table as html_table
-from jaxformer.studies.anatomy import drawing, page_inside
+from jaxformer.studies.anatomy import drawing, page_during, page_inside
 from jaxformer.studies.anatomy.content import Content
 from jaxformer.studies.anatomy.inside import Inside
 from jaxformer.studies.anatomy.judge import Table
-from jaxformer.studies.anatomy.parts import ONLY
+from jaxformer.studies.anatomy.parts import FROZEN, ONLY
 from jaxformer.studies.anatomy.sentences import score_text, unbroken
-from jaxformer.studies.anatomy.text_tables import columns
+from jaxformer.studies.anatomy.smallest import Elimination
+from jaxformer.studies.anatomy.text_tables import columns, elimination_rows
 
+NOTHING_DECIDED = "Nothing is decided yet: more seeds or prompts are needed."
 MAX_CURVES = 7  # the number of colours in the style sheet
 BAR_WIDTH = 220  # pixels
 TRAINED = "Trained with one part changed: test score ± standard error"
 CHANGED = "Changed after training, one part at a time: mean ± 95 % interval"
+TOGETHER = "Several parts removed at once after training: mean ± 95 % interval"
+SMALLEST = "Trained with parts leaving one after the other, each step on fresh seeds"
 VIEW_NAMES = {ONLY: "only it trained"}
 
 
@@ -30,11 +34,18 @@ def page(report: Content) -> str:
     if report.training is not None and report.training.rows:
         sections += ["<h2>What must be trained</h2>", _method(report.training), _table(report)]
         sections += [_curves(report)]
+    if report.smallest:
+        sections += ["<h2>The smallest that is no worse</h2>", *map(_elimination, report.smallest)]
     if report.inside is not None:
         sections += _inside(report)
+    if report.during is not None:
+        sections.append(page_during.during_section(report.during))
     if report.theory:
         lines = "".join(f"<li>{escape(line)}</li>" for line in report.theory)
         sections += ["<h2>What theory predicts</h2>", f"<ul>{lines}</ul>"]
+    if report.next_steps:
+        lines = "".join(f"<li>{escape(line)}</li>" for line in report.next_steps)
+        sections += ["<h2>What to do next</h2>", f"<ul>{lines}</ul>"]
     sections += ["<h2>How it was made</h2>"]
     main = unbroken("\n".join(filter(None, sections)))
     style = drawing.STYLE + Path(__file__).with_name("page.css").read_text()
@@ -66,10 +77,20 @@ def _first_screen(report: Content) -> str:
         f'<li class="{sentence.outcome.replace(" ", "-")}">{escape(sentence.text)}</li>'
         for sentence in report.decided
     )
-    effects = "".join(f"<li>{escape(text)}</li>" for text, _ in report.effect_sentences)
-    if not items + effects:
-        items = "<li>Nothing is decided yet: more seeds or prompts are needed.</li>"
-    sentences = _list(TRAINED, items) + _list(CHANGED, effects)
+    texts = [text for text, _ in report.effect_sentences]
+    effects, groups = (
+        "".join(f"<li>{escape(text)}</li>" for text in part)
+        for part in (texts, report.group_sentences)
+    )
+    if not items + effects + groups:
+        items = "" if report.undecided else f"<li>{NOTHING_DECIDED}</li>"
+    open_note = f"<p><b>{escape(report.undecided)}</b></p>" if report.undecided else ""
+    source = f'<p class="small soft">{escape(report.sources_of_error)}</p>'
+    sentences = open_note + _list(TRAINED, items) + _list(CHANGED, effects)
+    found = "".join(f"<li>{escape(x.sentence)}</li>" for x in report.smallest)
+    sentences += (
+        _list(SMALLEST, found) + _list(TOGETHER, groups) + (source if effects + groups else "")
+    )
     if report.training is not None and report.training.rows:
         picture = network(report.training, int(report.settings.get("layers", 1)))
         return f'<div class="first"><div>{picture}</div><div>{sentences}</div></div>'
@@ -146,6 +167,27 @@ def bar(share: float, half_width: float, margin: float) -> str:
     )
 
 
+def _elimination(found: Elimination) -> str:
+    """Returns the steps of a search, and the score against the parameters that are left."""
+    heads, *rows = elimination_rows(found)
+    steps = html_table(heads, [[escape(cell) for cell in row] for row in rows])
+    if len(found.steps) < 2 or any(step.parameters <= 0 for step in found.steps):
+        return f'<div class="scroll">{steps}</div>'
+    ordered = sorted(found.steps, key=lambda step: step.parameters)
+    means = [abs(step.score.mean) for step in ordered]
+    errors = [step.score.error if step.score.error > 0 else 0.0 for step in ordered]
+    line = svg.Series(
+        "no worse, step by step",
+        [step.parameters for step in ordered],
+        means,
+        low=[mean - error for mean, error in zip(means, errors, strict=True)],
+        high=[mean + error for mean, error in zip(means, errors, strict=True)],
+    )
+    verb = "trained parameters" if found.method == FROZEN else "parameters"
+    chart = svg.line_chart("Score against parameters", [line], svg.Axis(verb), svg.Axis("score"))
+    return f'<div class="scroll">{steps}</div><div class="chart">{chart}</div>'
+
+
 def _curves(report: Content) -> str:
     """Returns the training loss of the whole network and of the variants that lose most."""
     table = report.training
@@ -194,9 +236,11 @@ def _inside(report: Content) -> list[str]:
 def _legend(inside: Inside) -> str:
     """Returns the meaning of numbers and colours in the tables of effects."""
     return (
-        f'<p class="small soft">Change of the {escape(inside.unit)} over {inside.samples} prompts; '
-        "bold: decided, with all comparisons of the report corrected together. Orange: the part "
-        "helps. Blue: it works against the answer. Point at a number for its interval.</p>"
+        f'<p class="small soft">Change of the {escape(inside.unit)} over {inside.samples} prompts. '
+        f"Sentences state effects above {inside.smallest:.2g}, 5 % of what the network knows about "
+        "its prompts. Bold: decided, with all comparisons of the report corrected together. "
+        "Orange: the part helps. Blue: it works against the answer. Point at a number for its "
+        "interval.</p>"
     )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxformer.core.errors import UserError, check_range, one_line
 from jaxformer.core.settings import DataSettings
+from jaxformer.interp.answers import Answers
 from jaxformer.interp.prompts import first_token, tab_separated
 from jaxformer.tasks.language import NextToken
 from jaxformer.tasks.source import make_source
@@ -85,6 +86,22 @@ def read_pairs(file: str | Path, tokenizer: Any) -> PromptPairs:
         weight=np.ones((len(encoded), 1), np.float32),
         names=names,
         tokens=tuple(tuple(map(tokenizer.show, prompt)) for prompt in clean),
+    )
+
+
+def pairs_of_answers(clean: np.ndarray, corrupted: np.ndarray, answers: Answers) -> PromptPairs:
+    """The pairs of prompts of one length whose answers are given."""
+    position, target, against, weight = map(np.asarray, answers)
+    return PromptPairs(
+        clean=clean,
+        corrupted=corrupted,
+        lengths=np.full(len(clean), clean.shape[1]),
+        position=position,
+        target=target,
+        against=against,
+        weight=weight,
+        names=tuple(f"prompt {i}" for i in range(len(clean))),
+        tokens=tuple(tuple(str(token) for token in row) for row in clean),
     )
 
 

@@ -1,5 +1,6 @@
 """The door of `examine`: a trained network, however it is named, becomes a `Specimen`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -7,10 +8,12 @@ import jax
 
 from jaxformer import build, loading
 from jaxformer.core.errors import UserError
+from jaxformer.interp import known
 from jaxformer.models.pretrained import text
 from jaxformer.studies.anatomy import sources
 from jaxformer.studies.anatomy.pairs import (
     PromptPairs,
+    pairs_of_answers,
     pairs_of_examples,
     pairs_of_task,
     read_pairs,
@@ -24,6 +27,9 @@ from jaxformer.training.run_view import Run
 Prompts = Task | PromptPairs | str | Path
 
 
+MAX_NETWORKS = 5  # seeds of one network that are examined
+
+
 class Specimen(NamedTuple):
     """A trained network and the pairs of prompts on which it is examined."""
 
@@ -32,6 +38,7 @@ class Specimen(NamedTuple):
     params: Any
     pairs: PromptPairs
     initial: Any = None  # the parameters before training; None if they are unknown
+    others: Sequence[Any] = ()  # the parameters of the same network, trained with other seeds
 
 
 def specimen_of(source: Any, params: Any = None, prompts: Prompts | None = None) -> Specimen:
@@ -41,6 +48,8 @@ def specimen_of(source: Any, params: Any = None, prompts: Prompts | None = None)
     if isinstance(source, str | Path):
         if params is not None:
             raise UserError(f"{source} has its own parameters: leave params out.")
+        if str(source).startswith(known.PREFIX):
+            return of_known(str(source), prompts)
         folder = Path(source)
         is_run = (folder / "config.json").is_file() and not loading.is_published(source)
         return of_run(folder, prompts) if is_run else of_published(str(source), prompts)
@@ -51,6 +60,14 @@ def specimen_of(source: Any, params: Any = None, prompts: Prompts | None = None)
         )
     name = type(source).__name__
     return Specimen(name, source, params, _pairs(prompts, name))
+
+
+def of_known(name: str, prompts: Prompts | None) -> Specimen:
+    """The specimen of a network of hand-set weights, such as "known:copy", on its own prompts."""
+    network = known.network(name)
+    pairs = pairs_of_answers(network.clean, network.corrupted, network.answers)
+    pairs = pairs if prompts is None else _pairs(prompts, name)
+    return Specimen(name, network.model, network.params, pairs)
 
 
 def of_published(name: str, prompts: Prompts | None) -> Specimen:
@@ -101,13 +118,15 @@ def of_run(folder: Path, prompts: Prompts | None = None) -> Specimen:
 
 
 def of_study(study: Study) -> Specimen:
-    """The specimen of a study: the run that it explains, or the whole network that it trained."""
+    """The specimen of a study: the run that it explains, or the whole networks that it trained."""
     subject, network = study.subject, study.subject.network
     pairs = pairs_of_examples(subject.task, subject.drawn.sets.test)
     if subject.run is not None:
         return of_run(subject.run, pairs)
     key = jax.random.fold_in(jax.random.key(0), 0)  # the key of the member with seed 0
-    return Specimen(subject.name, network.model, study.whole_params(), pairs, network.init(key))
+    params, initial = study.whole_params(), network.init(key)
+    others = study.other_params(MAX_NETWORKS - 1)
+    return Specimen(subject.name, network.model, params, pairs, initial, others)
 
 
 def _pairs(prompts: Prompts | None, name: str) -> PromptPairs:

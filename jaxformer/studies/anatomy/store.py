@@ -6,7 +6,8 @@ folder's name ends with the hash of the settings. A member that is in the folder
 again. Files carry a checksum, and a damaged one is reported and ignored, so that its member is
 trained again.
 
-The file whole.npz has the parameters of the whole network, in which no part is changed.
+The file whole.npz has the parameters of the whole network, in which no part is changed, and
+whole-seed3.npz those of another seed.
 """
 
 import json
@@ -67,7 +68,7 @@ class Store:
     ):
         self.folder, self.read_member = folder, read
         self.members: dict[tuple[str, int, float], Any] = {}
-        self._params: tuple[float, Any] | None = None  # learning rate, parameters
+        self._params: dict[int, tuple[float, Any]] = {}  # {seed: (learning rate, parameters)}
         self._damaged: set[Path] = set()
 
     def get(self, variant: Named, seed: int, rate: float) -> Any:
@@ -87,25 +88,29 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_json(self._file(*key), with_checksum({"member": key, **trained._asdict()}))
 
-    def put_params(self, rate: float, params: Mapping[str, Any]) -> None:
+    def put_params(self, rate: float, params: Mapping[str, Any], seed: int = 0) -> None:
         """Stores the parameters of the whole network that was trained at this learning rate."""
-        self._params = rate, params
+        self._params[seed] = rate, params
         if self.folder:
-            npz_store.write(self.folder / "whole.npz", {RATE: rate, **paths.flatten(params)})
+            npz_store.write(self._params_file(seed), {RATE: rate, **paths.flatten(params)})
 
-    def get_params(self, rate: float) -> Any:
+    def get_params(self, rate: float, seed: int = 0) -> Any:
         """Returns the parameters of the whole network at this rate, None if they are not stored."""
-        file = self.folder and self.folder / "whole.npz"
-        if self._params is None and file and file.exists():
+        if seed not in self._params and self.folder and self._params_file(seed).exists():
+            file = self._params_file(seed)
             try:
                 arrays = npz_store.load_verified(file)
                 if RATE not in arrays:
                     raise ValueError("it has no learning rate")
-                self._params = float(arrays.pop(RATE)), paths.unflatten(arrays)
+                self._params[seed] = float(arrays.pop(RATE)), paths.unflatten(arrays)
             except ValueError as error:
                 self._report_damage(file, error)
-        stored_rate, params = self._params or (None, None)
+        stored_rate, params = self._params.get(seed, (None, None))
         return params if stored_rate == rate else None
+
+    def _params_file(self, seed: int) -> Path:
+        assert self.folder is not None
+        return self.folder / (f"whole-seed{seed}.npz" if seed else "whole.npz")
 
     def _read(self, file: Path, key: tuple[str, int, float]) -> None:
         try:

@@ -39,7 +39,7 @@ class Member(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A trained member; the parameters are those of the whole network's first seed, else None."""
+    """A trained member, with its parameters if it is the whole network, else None."""
 
     member: Member
     trained: Any  # `Trained`, or `Tuned` of a fine-tuning
@@ -140,23 +140,19 @@ class Study:
     def train(self, member: Member) -> Result:
         """Trains a member."""
         trained, params = self._trainer(member.variant).train(*member)
-        is_first_whole = (member.variant, member.seed) == (WHOLE_NETWORK, 0)
-        return Result(member, trained, jax.device_get(params) if is_first_whole else None)
+        is_whole = member.variant == WHOLE_NETWORK
+        return Result(member, trained, jax.device_get(params) if is_whole else None)
 
     def keep(self, result: Result) -> None:
         """Stores a trained member, unless a job of a cluster has stored it."""
         if self.store.get(*result.member) is None:
             self.store.put(*result.member, result.trained)
-        if result.params is not None:
-            self._keep_best_params(result.member.rate, result.params)
-
-    def _keep_best_params(self, rate: float, params: Any) -> None:
-        """Stores the parameters of the whole network if validation prefers their rate so far."""
-        if rate == self.rate(WHOLE_NETWORK):
-            self.store.put_params(rate, params)
+        # Of the rates that were tried, the parameters of the one that validation prefers are kept.
+        if result.params is not None and result.member.rate == self.rate(WHOLE_NETWORK):
+            self.store.put_params(result.member.rate, result.params, result.member.seed)
 
     def whole_params(self) -> Any:
-        """Returns the parameters of the whole network at its learning rate.
+        """Returns the parameters of the whole network's first seed at its learning rate.
 
         The network is trained again if the file of its parameters is missing or damaged.
         """
@@ -166,6 +162,25 @@ class Study:
             _, params = self._trainer(WHOLE_NETWORK).train(WHOLE_NETWORK, 0, rate)
             self.store.put_params(rate, params)
         return params
+
+    def other_params(self, most: int) -> list[Any]:
+        """Returns the parameters of the whole network's other seeds, as far as they are stored.
+
+        A network that diverged is left out, because its parts do nothing.
+        """
+        rate = self.rate(WHOLE_NETWORK)
+        found = []
+        for seed in range(1, self.max_seeds):
+            member = self.store.get(WHOLE_NETWORK, seed, rate)
+            params = self.store.get_params(rate, seed)
+            if member is not None and member.diverged_at is None and params is not None:
+                found.append(params)
+        return found[:most]
+
+    def snapshots(self, points: int) -> Iterator[tuple[int, float, Any]]:
+        """Trains the whole network's first seed again; yields (step, loss, parameters)."""
+        rate = self.rate(WHOLE_NETWORK)
+        return self._trainer(WHOLE_NETWORK).snapshots(WHOLE_NETWORK, 0, rate, points)
 
     def _trainer(self, variant: Variant) -> Trainer:
         is_fixed_mixing = variant.method == FIXED_MIXING

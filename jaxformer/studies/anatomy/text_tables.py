@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from jaxformer.studies.anatomy import sentences
 from jaxformer.studies.anatomy.components import DecidedEffect
 from jaxformer.studies.anatomy.judge import CANNOT_TELL, OPEN, Judged, Table
-from jaxformer.studies.anatomy.parts import ONLY
+from jaxformer.studies.anatomy.parts import FROZEN, ONLY
+from jaxformer.studies.anatomy.smallest import Elimination
 
 MAX_EFFECTS = 12  # lines of the largest effects
 COLUMNS = ("part", "what was done", "share of the way", "score", "seeds", "compared with the whole")
@@ -37,6 +38,22 @@ def effects_text(effects: Sequence[DecidedEffect]) -> str:
         for effect, _ in decided[:MAX_EFFECTS]
     ]
     return aligned(rows)
+
+
+def elimination_rows(found: Elimination) -> list[tuple[str, ...]]:
+    """Returns the heads and the steps of a search for the smallest network."""
+    verb = "still trained" if found.method == FROZEN else "parameters left"
+    rows = [(f"{found.method}, one after the other", verb, "score", "looked as good")]
+    for step in found.steps:
+        share = f"{step.parameters / found.total:.1%}"
+        score = sentences.score_text(step.score)
+        rows.append((step.gone or "whole network", share, score, ", ".join(step.ties)))
+    return rows
+
+
+def elimination_text(found: Elimination) -> str:
+    """Returns the steps of a search as aligned lines."""
+    return aligned(elimination_rows(found))
 
 
 def whole_columns(table: Table) -> tuple[str, ...]:

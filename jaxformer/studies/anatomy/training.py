@@ -11,6 +11,7 @@ seed in `jaxformer.train`.
 
 import math
 import time
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -94,11 +95,37 @@ class Trainer:
           (its scores, its parameters)
         """
         began = time.perf_counter()
+        states = self._states(variant, seed, rate, CURVE_POINTS)
+        state, step, loss = next(states)  # a training has at least one step
+        curve = [(step, loss)]
+        for state, step, loss in states:  # noqa: B007 (the last state is scored below)
+            curve.append((step, loss))
+        validation, test = (self._scores(state, name) for name in ("validation", "test"))
+        diverged_at = int(state.diverged_at[0])
+        params = jax.tree.map(lambda x: x[0], Partition.merge(state.trainable, state.frozen))
+        seconds = time.perf_counter() - began
+        diverged = diverged_at if diverged_at >= 0 else None
+        return Trained(test, validation, curve, diverged, seconds), params
+
+    def snapshots(
+        self, variant: Variant, seed: int, rate: float, points: int
+    ) -> Iterator[tuple[int, float, Any]]:
+        """Yields (step, mean loss since the point before, parameters) of a member in training.
+
+        The last parameters are those of `train`, whatever the number of points.
+        """
+        for state, step, loss in self._states(variant, seed, rate, points):
+            params = Partition.merge(state.trainable, state.frozen)
+            yield step, loss, jax.device_get(jax.tree.map(lambda x: x[0], params))
+
+    def _states(
+        self, variant: Variant, seed: int, rate: float, points: int
+    ) -> Iterator[tuple[TrainState, int, float]]:
+        """Yields (state, step, mean loss since the point before) while a member is trained."""
         steps = self.network.steps
         member = Population((seed,), (rate,))
         state, keys = self._create(variant, member), member.data_keys()
-        curve = []
-        chunk = math.ceil(steps / CURVE_POINTS)  # steps between two points of the curve
+        chunk = math.ceil(steps / points)  # steps between two points
         if isinstance(self.network.data, OnDisk):
             chunk = min(chunk, MAX_READ_STEPS)
         for done in range(0, steps, chunk):
@@ -106,13 +133,7 @@ class Trainer:
             # The last chunk reads as many rows as the others, so that no second shape is compiled.
             rows = self._rows(keys, range(done, done + chunk))
             state, loss = self.run(state, keys, n, rows)
-            curve.append((done + n, float(loss) / n))
-        validation, test = (self._scores(state, name) for name in ("validation", "test"))
-        diverged_at = int(state.diverged_at[0])
-        params = jax.tree.map(lambda x: x[0], Partition.merge(state.trainable, state.frozen))
-        seconds = time.perf_counter() - began
-        diverged = diverged_at if diverged_at >= 0 else None
-        return Trained(test, validation, curve, diverged, seconds), params
+            yield state, done + n, float(loss) / n
 
     def _create(self, variant: Variant, member: Population) -> TrainState:
         """Returns the state at step 0, with the zeros and the mask of the variant."""

@@ -1,0 +1,1 @@
+"""The atlas of `jaxformer atlas`: its tasks, the table of all anatomies, and the page."""

@@ -1,0 +1,239 @@
+"""Sentences about several parts: redundancy, joint need, and how sure they are."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import jaxformer
+from jaxformer.core import paths
+from jaxformer.core.errors import UserError
+from jaxformer.interp import groups, known
+from jaxformer.interp.components import Measured
+from jaxformer.interp.removal import Removal
+from jaxformer.models.decoder import decoder
+from jaxformer.studies.anatomy import components, judge, together
+from jaxformer.studies.anatomy.effects import Effect, interval
+from jaxformer.studies.anatomy.inside import Inside, measure
+from jaxformer.studies.anatomy.labels import head_labels
+from jaxformer.studies.anatomy.pairs import pairs_of_answers
+from jaxformer.studies.anatomy.parts import FROZEN, REMOVED, Variant
+from jaxformer.studies.anatomy.report import Report
+from tests.interp.test_groups import planted_network
+from tests.studies.test_anatomy_judge import cells_of
+
+SIZES = {"vocab_size": 12, "length": 12, "width": 16, "layers": 1, "heads": 1, "mlp_width": 1}
+METHODS = ("mean ablation", "patching")
+
+
+@pytest.fixture(scope="module")
+def twins():
+    return jaxformer.examine("known:twins", progress=False)
+
+
+def test_heads_that_replace_each_other_are_said_to_do_so(twins):
+    spare, pair_text = twins.group_sentences
+    assert spare.startswith("Any one of the heads of block 0 can go, but no more; without all four")
+    assert pair_text == (
+        "Head 0 of block 0 and head 3 of block 0 replace each other: without both the score falls "
+        "by 4, but only by 0 in sum without each alone."
+    )
+    table = {(row["part"], row["method"]): row for row in twins.effect_table}
+    pair = "head 0 of block 0 and head 3 of block 0"
+    assert table[pair, "together beyond the sum"]["value"] > 3
+    assert table["block_0/attn/head_0", "mean ablation"]["value"] == pytest.approx(0, abs=1e-4)
+    for text in twins.group_sentences:
+        assert text in str(twins) and text.replace(" ± ", "\u00a0±\u00a0") in twins.to_html()
+
+
+def test_a_group_whose_loss_is_not_decided_may_still_go():
+    parts = ("block_0/attn/head_0", "block_0/attn/head_1")
+    spare = groups.Spare("the heads", parts, 2, True, False, groups.Interval(0.1, 0.2), "mean")
+    texts = together.sentences([], [spare], smallest=0.4, unit="", n_networks=3)
+    assert texts == ["Both of the heads can go together, over 3 trained networks."]
+
+
+def test_parts_in_series_are_said_to_do_one_thing():
+    report = jaxformer.examine("known:induction", progress=False)
+    (text,) = [x for x in report.sentences if x.startswith("Head 2 of block 0 and head 1 of")]
+    assert (
+        "are needed for one thing: without both the score falls by " in text and ", not by " in text
+    )
+
+
+@pytest.mark.parametrize("n_networks", [6, pytest.param(100, marks=pytest.mark.slow)])
+def test_the_report_is_right_about_planted_redundant_heads(n_networks):
+    random = np.random.default_rng(1)
+    words = {1: "one", 2: "two", 3: "three"}
+    for _ in range(n_networks):
+        n_heads = int(random.integers(2, 5))
+        needed = int(random.integers(1, n_heads + 1))
+        network, heads = planted_network(random, n_heads, needed)
+        removal = Removal(Measured(*network), "mean")
+        found = groups.spare(removal, heads, name="the heads", level=0.99)
+        start = "Each" if needed == n_heads else f"Any {words.get(n_heads - needed)}"
+        start = "Either" if (n_heads, needed) == (2, 1) else start
+        assert found.sentence.startswith(f"{start} of the heads ")
+        number = "both" if n_heads == 2 else {3: "all three", 4: "all four"}[n_heads]
+        assert f"without {number} (replaced by their means)" in found.sentence
+
+
+def test_at_most_five_percent_of_sentences_about_a_loss_at_the_border_are_wrong():
+    """All choices lose just more than what counts as none, so no part can go."""
+    random, wrong, n_cases = np.random.default_rng(2), {1: 0, -1: 0}, 200
+
+    class AtTheBorder:
+        parts, ablation = ("a", "b", "c"), "mean"
+        whole_B, nothing_B = np.ones(24), np.zeros(24)
+
+        def __init__(self, sign):
+            self.loss = groups.MARGIN + sign * 1e-6
+
+        def without(self, chosen):
+            return 1 - self.loss + random.normal(size=(len(chosen), 24)) * 0.1
+
+    for _ in range(n_cases):
+        for sign in wrong:
+            found = groups.spare(AtTheBorder(sign), ("a", "b", "c"))
+            is_true = found.spare == (0 if sign > 0 else 3)
+            wrong[sign] += found.spare is not None and not is_true
+    assert max(wrong.values()) <= 0.05 * n_cases
+
+
+def test_effects_of_two_trainings_count_seeds_and_prompts():
+    random = np.random.default_rng(0)
+    values_NxB = random.normal(size=(3, 50)) + np.array([0.0, 1.0, 2.0])[:, None]
+    mean, half, p = interval(values_NxB)
+    assert mean == pytest.approx(values_NxB.mean())
+    by_prompt, by_seed = interval(values_NxB.mean(0))[1], interval(values_NxB.mean(1))[1]
+    assert by_seed * 0.9 < half < by_seed + by_prompt and by_prompt < by_seed
+    assert p > interval(values_NxB[1])[2]
+    # Networks that are equal have the error of the prompts only.
+    assert interval(np.stack([values_NxB[0]] * 3))[1] == pytest.approx(interval(values_NxB[0])[1])
+
+
+def test_effects_of_blocks_are_those_of_all_networks_and_heads_those_of_the_first():
+    model, params, clean, corrupted, answers, _ = known.network("copy")
+    other = known.network("useless").params
+    pairs = pairs_of_answers(clean, corrupted, answers)
+    first, second, both = (
+        measure(model, p, pairs, methods=METHODS, others=others)
+        for p, others in ((params, ()), (other, ()), (params, (other,)))
+    )
+    assert both.networks == 2
+    for one, two, effect in zip(first.effects, second.effects, both.effects, strict=True):
+        is_head = "/head_" in effect.part
+        assert effect.networks == (1 if is_head else 2)
+        expected = one.value if is_head else (one.value + two.value) / 2
+        assert effect.value == pytest.approx(expected, abs=1e-4)
+    by_group = {(x.part, x.method): x for x in both.groups}
+    assert by_group["the heads of block 0", together.TOGETHER].networks == 2
+
+
+def test_an_unknown_network_is_one_line():
+    with pytest.raises(UserError, match="known network"):
+        jaxformer.examine("known:coppy", progress=False)
+
+
+def test_heads_are_named_for_what_they_attend_to():
+    network = known.network("induction")
+    labels = head_labels(network.model, network.params, network.clean)
+    assert {head: label for head, (label, _) in labels.items()} == {
+        "block_0/attn/head_2": "previous token",
+        "block_1/attn/head_1": "induction",
+    }
+    assert min(share for _, share in labels.values()) > 0.6
+    report = jaxformer.examine("known:induction", progress=False)
+    assert any(text.startswith("Head 1 of block 1 (induction: ") for text in report.sentences)
+
+
+def test_a_head_that_looks_at_a_fixed_distance_is_no_induction_head():
+    """Its attention to the earlier copy comes from the distance at which the copy stands."""
+    model = decoder(
+        **SIZES, use_norm=False, use_mlp=False, positions="none", learned_positions=True
+    )
+    params = jax.jit(model.init)(jax.random.key(0), np.zeros((1, 12), int))["params"]
+    flat = paths.flatten(params)
+    place = np.eye(12)
+    flat["embed/embedding"] = np.zeros((12, 16))
+    flat["positions/embedding"] = np.pad(place, ((0, 0), (0, 4)))
+    flat["block_0/attn/key/kernel"] = 40 * np.eye(16)
+    for distance, label in ((5, "5 tokens back"), (1, "previous token"), (6, None)):
+        shift = np.eye(16, k=-distance)
+        labels = head_labels(
+            model,
+            paths.unflatten(flat | {"block_0/attn/query/kernel": shift}),
+            np.arange(12)[None],
+        )
+        assert labels.get("block_0/attn/head_0", (None, 0))[0] == label
+
+
+def planted_inside(**methods):
+    effects = tuple(
+        Effect("block_0/attn", name.replace("_", " "), value, 0.01, 50, 1e-9)
+        for name, value in methods.items()
+    )
+    return Inside(
+        0.0, 0.1, -5.0, 0.1, "log probability (nats)", 50, effects, (), {}, {}, smallest=0.2
+    )
+
+
+@pytest.mark.parametrize(
+    "methods, end",
+    [
+        ({"mean_ablation": 1.1}, " nats."),
+        (
+            {"mean_ablation": 1.1, "resampling": 1.0, "patching": 1.2, "zero_ablation": 1.2},
+            " nats.",
+        ),
+        (
+            {"mean_ablation": 1.1, "resampling": 0.0, "patching": 0.0},
+            "; resampling +0 ± 0.01 and patching +0 ± 0.01, probably because it does the same in "
+            "both prompts of a pair.",
+        ),
+        (
+            {"mean_ablation": 0.5, "resampling": 0.5, "patching": 8.0},
+            "; patching +8 ± 0.01, probably because other parts can replace it.",
+        ),
+        (
+            {"mean_ablation": 0.5, "zero_ablation": 4.0},
+            "; zero ablation +4 ± 0.01, because the network relies on its mean.",
+        ),
+    ],
+)
+def test_methods_that_differ_in_size_are_named_with_the_likely_reason(methods, end):
+    inside = planted_inside(**methods)
+    ((text, _),) = components.sentences(inside, components.decide(inside.effects))
+    assert text.endswith(end)
+
+
+def test_effects_that_are_nothing_the_network_does_get_no_sentence():
+    inside = planted_inside(mean_ablation=0.05, patching=0.1)
+    decided = components.decide(inside.effects)
+    assert decided[0].is_decided and components.sentences(inside, decided) == []
+
+
+def test_a_report_that_decided_nothing_says_so_first_and_what_to_do():
+    whole, cells = cells_of({Variant("MLP", FROZEN): -0.0395, Variant("MLP", REMOVED): -0.0395})
+    report = Report(
+        "Sort", judge.judge(whole, cells, 0.2), inside=planted_inside(mean_ablation=1.0)
+    )
+    text, page = str(report), report.to_html().replace("\u00a0", " ")
+    first = "Nothing is decided about training yet: 2 of 2 comparisons are open. A larger budget"
+    for output in (text, page):
+        assert output.index(first) < output.index("Attention of block 0, replaced")
+        assert (
+            "One trained network: the intervals are over 50 prompts and not over seeds." in output
+        )
+    assert "What to do next" in page
+
+
+def test_the_json_of_a_report_has_score_unit_and_pairs(tmp_path):
+    report = jaxformer.examine("known:copy", progress=False)
+    report.save(tmp_path)
+    record = json.loads((tmp_path / "anatomy.json").read_text())
+    examined = record["examined"]
+    assert examined["unit"] == "logit of right - wrong" and examined["pairs"] == 12
+    assert examined["score"] == pytest.approx(4, abs=0.01) and examined["smallest_effect"] > 0
+    assert record["costs"]["examination_seconds"] > 0 and record["whole_network"] is None
