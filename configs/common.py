@@ -169,6 +169,8 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         sink_head=False,
         positions="rotary",  # of softmax attention; none: tokens do not know their places
         learned_positions=fixed,
+        # The token that ends a document of a packed window, within which attention stays; -1: none.
+        document_end=-1,
         causal=True,  # False: tokens attend to all positions, in softmax and in fixed mixing
         use_bias=False,
         act="silu",

@@ -33,7 +33,12 @@ class Figure(NamedTuple):
 
     @property
     def row(self) -> tuple[Row, str] | None:
-        """The claim that the run belongs to, and its name there; None for a run of no claim."""
+        """The claim that the run belongs to, and its name there.
+
+        None for a run of no claim, and for a table of statements, which belongs to many.
+        """
+        if site_statements.table(self.picture.with_suffix(".csv")):
+            return None
         return site_rows.rows_by_hash().get(self.record["config_hash"])
 
     @property

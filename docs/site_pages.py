@@ -99,7 +99,7 @@ CONTENTS = {
 BELOW = {
     "tutorial": [f"notebooks/{name}" for name in NOTEBOOKS],
     "anatomy": ["atlas"],
-    "adding": ["architecture"],
+    "adding": ["architecture", "other_papers"],
     "models": ["circuits"],
     "signal": ["sde", "mixit", "associations", "attention_paths"],
     **{f"papers/{key}": [f"results/{key}"] for key in PAPERS},
@@ -138,6 +138,7 @@ def complete(name: str, text: str) -> str:
     if name.startswith("results/"):
         paper = Path(name).name
         text = THUMBNAIL.sub(lambda found: _thumbnail(paper, found[1]), text)
+    if name == "findings" or name.startswith("results/"):
         text = VERDICT.sub(lambda found: verdict_chip(found[1]), text)
     if name.startswith("explore/"):
         text = re.sub("<!-- explorer: (\\w+) -->", lambda found: explorer(found[1]), text)

@@ -140,21 +140,23 @@ def published_rows(real_rows):
 
 @pytest.fixture(scope="session")
 def fresh_records():
-    """The new records of each row by (paper, item), then by cell, with the seeds of the plan."""
-    planned = plan.read(ROOT / "confirmation/PLAN.json")
-    contents = {
-        file.stem: Record.from_json(json.loads(file.read_text()), where=file.name)
-        for file in (ROOT / "confirmation/records").glob("*.json")
-    }
-    return {
-        (row.paper, row.item): {
-            f"{cell}, replica {i + 1}" if i else cell: of_first_seeds(contents[name], row.seeds)
-            for cell, names in row.cells.items()
-            for i, name in enumerate(names)
-            if name in contents
+    """The new records of each row by (paper, item), then by cell, with the seeds of its plan."""
+    found = {}
+    for file in sorted((ROOT / "confirmation").rglob("PLAN.json")):
+        contents = {
+            record.stem: Record.from_json(json.loads(record.read_text()), where=record.name)
+            for record in (file.parent / "records").glob("*.json")
         }
-        for row in planned.rows
-    }
+        for row in plan.read(file).rows:
+            records = {
+                f"{cell}, replica {i + 1}" if i else cell: of_first_seeds(contents[name], row.seeds)
+                for cell, names in row.cells.items()
+                for i, name in enumerate(names)
+                if name in contents
+            }
+            if records or (row.paper, row.item) not in found:
+                found[row.paper, row.item] = records
+    return found
 
 
 def resident() -> int:

@@ -27,9 +27,7 @@ for name in jaxformer.__all__:
     getattr(jaxformer, name)
     assert state() == before, name
 """
-LIBRARY_FIRST = """
-import jaxformer
-jaxformer.anatomy, jaxformer.compare, jaxformer.litmus
+OWN_AFTERWARDS = """
 import configs.mine, experiments.mine, tests.mine, theory.mine
 """
 LIBRARY_LAST = """
@@ -77,12 +75,8 @@ def own_packages(folder: Path) -> Path:
     return folder
 
 
-def test_no_public_name_changes_path_environment_or_hooks(tmp_path):
-    run(UNCHANGED, tmp_path)
-
-
-def test_the_users_own_packages_are_found_after_the_library(tmp_path):
-    run(LIBRARY_FIRST, own_packages(tmp_path))
+def test_no_public_name_changes_path_environment_or_hooks_or_hides_the_users_packages(tmp_path):
+    run(UNCHANGED + OWN_AFTERWARDS, own_packages(tmp_path))
 
 
 def test_the_library_works_beside_the_users_own_packages(tmp_path):

@@ -142,7 +142,10 @@ def test_no_package_has_the_name_of_a_public_function():
     assert not packages & {*jaxformer._OBJECTS}
 
 
-@pytest.mark.parametrize("first", ["jaxformer.planning.compile_plan", "jaxformer.api"])
+@pytest.mark.parametrize(
+    "first",
+    ["jaxformer.planning.compile_plan", pytest.param("jaxformer.api", marks=pytest.mark.slow)],
+)
 def test_plan_is_the_function_after_every_import_order(first):
     code = f"""
 import jaxformer, {first}, jaxformer.planning.plan

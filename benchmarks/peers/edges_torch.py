@@ -103,8 +103,8 @@ def attribute(model, clean, corrupted, target, against):
     n_readers = model.layers * (model.heads + 2 * model.groups + 1) + 1
     scores = torch.zeros(n_readers, n_sources)
     rows = torch.arange(len(clean))
-    for step in range(1, STEPS + 1):
-        embedded = (first + step / STEPS * (last - first)).requires_grad_()
+
+    def add_slopes(embedded):
         row, column = 0, 0
 
         def write(added):
@@ -127,6 +127,9 @@ def attribute(model, clean, corrupted, target, against):
 
         logits = model.logits(embedded, read, write)
         (logits[rows, target] - logits[rows, against]).mean().backward()
+
+    for step in range(1, STEPS + 1):
+        add_slopes((first + step / STEPS * (last - first)).requires_grad_())
     return scores / STEPS
 
 

@@ -1,11 +1,11 @@
-r"""Do results depend on the law of the weights, or on heads and width? (arXiv 2505.24333)
+r"""Do results depend on the distribution of the weights, or on heads and width? (arXiv 2505.24333)
 
     python experiments/run.py --config=configs/two_failure_modes/weight_laws.py:scale=small
 
 scale  sizes                                     time            expected result
 tiny   16 tokens, width 16, 2 networks           10 CPU seconds  finite numbers
 small  heads of 512 tokens, encoders of width    2 CPU minutes   beta 1.16 to 1.23; cosines of all
-       256 and 64 tokens, 20 networks                            laws .20 and .94
+       256 and 64 tokens, 20 networks                            three .20 and .94
 paper  the same as small                         2 CPU minutes   the paper has no figure of it
 
 The paper says that only the variance of the weights matters, and that the critical beta (the

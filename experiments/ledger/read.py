@@ -28,13 +28,18 @@ SEED_FIELDS = ("seed", "n_seeds")  # overrides that may differ between records o
 def load(folder: Path) -> tuple[list[Record], list[str]]:
     """Returns the usable records, and a line for each record that cannot be used."""
     records, problems = [], []
+    places: dict[str, Path] = {}  # of each record, by its checksum
     for file in sorted(folder.rglob("*.json")):
         try:
             content = validate_record.content(file)
             curve_file = companion(file, ".curves.csv")
             logged_curves = curves.CurveFile(curve_file) if curve_file.exists() else {}
             files = {"figure": companion(file, ".png"), "table": companion(file, ".csv")}
-            records.append(_record(content, logged_curves, file, files, problems))
+            record = _record(content, logged_curves, file, files, problems)
+            place = file.relative_to(folder)
+            if (first := places.setdefault(content.get("sum", str(place)), place)) != place:
+                raise ValueError(f"it is the same record as {first}; remove one of them")
+            records.append(record)
         except Exception as error:  # a foreign file may raise anything and must not stop the rest
             problems.append(_problem(str(file.relative_to(folder)), error))
     return records, problems

@@ -3,7 +3,7 @@
 from experiments.papers.sentences import Runs, baseline, longest, number
 from jaxformer.stats.differences import ABOVE, Number, difference
 
-MAX_DISTANCE = 0.05  # Kolmogorov-Smirnov distance between the laws of networks and equation
+MAX_DISTANCE = 0.05  # Kolmogorov-Smirnov distance between networks and equation
 MIN_SHARE = 0.9  # share of the networks that lie on the predicted side of the border
 
 

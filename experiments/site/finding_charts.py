@@ -61,7 +61,7 @@ def stochastic_equation(runs: Runs) -> Chart:
         if f"ks/{name}/tau=1/n={n}" in runs["paths"].metrics
     ]
     axis = svg.Axis("Kolmogorov distance", limits=(0, 0.05))
-    return Chart(axis, dots, level="two samples of one law")
+    return Chart(axis, dots, level="two samples of one distribution")
 
 
 def collapse(runs: Runs) -> Chart:

@@ -32,7 +32,7 @@ from jaxformer.models.activation_points import tap
 from jaxformer.models.activations import activation
 from jaxformer.models.cache import advance, append, is_caching
 from jaxformer.models.decoder_spec import REMAT_POLICIES, DecoderSpec
-from jaxformer.models.fused_attention import fused_attention
+from jaxformer.models.fused_attention import fused_attention, within_documents
 from jaxformer.models.half_precision import add_to_all
 from jaxformer.models.layers import Norm
 from jaxformer.models.model import make_spec, take_positions
@@ -43,31 +43,36 @@ class Attention(nn.Module):
     """The attention branch Wo concat_h(A_h v_h).
 
     Given `positions_BxK`, it computes the output of these tokens only. `real_BxT` is false at
-    padding; None stands for no padding.
+    padding; None stands for no padding. Tokens of different numbers in `document_BxT` do not see
+    each other; a cache has the numbers of all its slots.
     """
 
     spec: DecoderSpec
 
     @nn.compact
-    def __call__(self, x_BxTxN, positions_BxK=None, real_BxT=None) -> jax.Array:
+    def __call__(self, x_BxTxN, positions_BxK=None, real_BxT=None, document_BxT=None) -> jax.Array:
         spec = self.spec
         v_BxTxHxD = self._heads("value", x_BxTxN, spec.init_std)
         if is_caching(self):
-            weights, v_BxSxHxD = self._weights_and_cached_values(x_BxTxN, v_BxTxHxD)
+            weights, v_BxSxHxD = self._weights_and_cached_values(x_BxTxN, v_BxTxHxD, document_BxT)
             mixed_BxTxHxD = layers.mix_values(self, weights, v_BxSxHxD)
         elif spec.mixer == "mixit":
             weights_HxTxT = self._fixed_mixing(x_BxTxN.shape[1], positions_BxK, real_BxT)
             mixed_BxTxHxD = layers.mix_values(self, weights_HxTxT, v_BxTxHxD)
         else:
             q, k, mask = self._queries_keys(x_BxTxN, positions_BxK, real_BxT)
+            documents = None
+            if document_BxT is not None:
+                documents = (take_positions(document_BxT, positions_BxK), document_BxT)
             if spec.fused and not activation_points.is_observed(self):
                 causal = spec.causal and positions_BxK is None
                 if causal:  # the kernel hides later keys without a mask
                     mask = None
                 elif mask is not None:
                     mask = jnp.expand_dims(mask, range(4 - mask.ndim))
-                mixed_BxTxHxD = fused_attention(q, k, v_BxTxHxD, mask, causal)
+                mixed_BxTxHxD = fused_attention(q, k, v_BxTxHxD, mask, causal, documents)
             else:
+                mask = within_documents(mask, documents)
                 mixed_BxTxHxD = layers.softmax_attention(self, q, k, v_BxTxHxD, mask)
 
         def project(x_BxTxN):
@@ -92,7 +97,7 @@ class Attention(nn.Module):
             mask = real_BxT[:, None, None, :]
         return q, k, mask
 
-    def _weights_and_cached_values(self, x_BxTxN, v_BxTxHxD):
+    def _weights_and_cached_values(self, x_BxTxN, v_BxTxHxD, document_BxS):
         """Returns the new tokens' rows of A_h, and the values of all `length` cache slots.
 
         Slots after a token have weight 0, since the decoder is causal.
@@ -106,9 +111,12 @@ class Attention(nn.Module):
         if spec.is_rotary:
             q, k = (attention.rotary(x, start=start) for x in (q, k))
         _, k_BxSxHxD = append(self, "keys", k, spec.length)
-        mask_TxS = jnp.arange(spec.length)[None] <= start + jnp.arange(T)[:, None]
+        mask = jnp.arange(spec.length)[None] <= start + jnp.arange(T)[:, None]
+        if document_BxS is not None:
+            document_BxT = jax.lax.dynamic_slice_in_dim(document_BxS, start, T, 1)
+            mask = within_documents(mask, (document_BxT, document_BxS))
         scores = attention.attention_scores(spec.scaled(q), k_BxSxHxD)
-        return attention.attention_weights(scores, mask_TxS), v_BxSxHxD
+        return attention.attention_weights(scores, mask), v_BxSxHxD
 
     def _fixed_mixing(self, length, positions_BxK, real_BxT):
         # Loaded parameters are NumPy arrays, which a tracer cannot index.
@@ -175,12 +183,12 @@ class Block(nn.Module):
     spec: DecoderSpec
 
     @nn.compact
-    def __call__(self, h_BxTxN, positions_BxK=None, real_BxT=None) -> jax.Array:
+    def __call__(self, h_BxTxN, positions_BxK=None, real_BxT=None, document_BxT=None) -> jax.Array:
         spec = self.spec
         r, b = spec.residual_scale, spec.branch
         h_BxTxN = tap(self, "before", h_BxTxN)
         normed = self._norm("attn_norm", h_BxTxN)
-        branch = Attention(spec, name="attn")(normed, positions_BxK, real_BxT)
+        branch = Attention(spec, name="attn")(normed, positions_BxK, real_BxT, document_BxT)
         h = tap(self, "between", r * take_positions(h_BxTxN, positions_BxK) + b * branch)
         if spec.use_mlp:
             h = r * h + b * GatedMLP(spec, name="mlp")(self._norm("mlp_norm", h))
@@ -218,6 +226,7 @@ class Decoder(nn.Module):
         real_BxT = None  # a causal token never attends to padding, which comes last
         if spec.pad >= 0 and not spec.causal:
             real_BxT = (tokens_BxT != spec.pad).at[:, 0].set(True)
+        hidden = (real_BxT, self._documents(tokens_BxT))
         last = spec.layers - 1
         remat = {"policy": REMAT_POLICIES[spec.remat_keep]}
         block = nn.remat(Block, **remat) if spec.remat else Block
@@ -226,11 +235,11 @@ class Decoder(nn.Module):
         scanned = spec.scan and last > 0 and not unrolled
         if scanned:
             remat = remat if spec.remat else None
-            h = scan_blocks(self, Block(spec, parent=None), last, h, None, real_BxT, remat=remat)
+            h = scan_blocks(self, Block(spec, parent=None), last, h, None, *hidden, remat=remat)
         for i in range(last if scanned else 0, spec.layers):
             # Only the last block may drop tokens: earlier blocks return all tokens to the next.
             positions = positions_BxK if i == last else None
-            h = block(spec, name=f"block_{i}")(h, positions, real_BxT)
+            h = block(spec, name=f"block_{i}")(h, positions, *hidden)
         if spec.use_norm:
             h = Norm(name="final_norm", **spec.dtypes)(h)
         h = tap(self, "final", h, plotted=True)
@@ -242,6 +251,15 @@ class Decoder(nn.Module):
             return h
         unembed = spec.linear(spec.vocab_size, "unembed", spec.init_std, bias=False)
         return tap(self, "logits", unembed(h))
+
+    def _documents(self, tokens_BxT):
+        """The numbers of the documents of a window, or of all slots of a cache; or None."""
+        if self.spec.document_end < 0:
+            return None
+        is_end = (tokens_BxT == self.spec.document_end).astype(jnp.int32)
+        if is_caching(self):
+            _, is_end = append(self, "ends", is_end, self.spec.length)
+        return jnp.cumsum(is_end, 1) - is_end  # the end token is the last one of its document
 
     def _embed(self, name, n_rows, index, dtypes):
         spec = self.spec

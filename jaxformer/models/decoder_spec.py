@@ -62,6 +62,9 @@ class DecoderSpec:
     use_norm: bool = True  # RMSNorm before each branch and the unembedding
     use_mlp: bool = True  # otherwise blocks have attention only
     pad: int = -1  # the padding token, to which nothing attends; -1: no padding
+    # The token that ends a document: softmax attention stays within each document of a window. -1:
+    # a window is one text.
+    document_end: int = -1
     remat: bool = False  # recompute a block's activations in the backward pass
     remat_keep: str = "nothing"  # activations kept by remat: nothing | dense | products
     fused: bool = False  # keep no attention weights in memory unless they are captured or edited
@@ -81,6 +84,16 @@ class DecoderSpec:
             check_choice("mixing scale", self.mixing_scale, attention.MIXING_SCALES)
         else:
             check_range("mixing_scale", self.mixing_scale, 0, MAX_SCALE)
+        if self.document_end >= self.vocab_size:
+            raise UserError(
+                f"document_end must be a token below vocab_size {self.vocab_size}, or -1, got "
+                f"{self.document_end}."
+            )
+        if self.document_end >= 0 and self.mixer != "softmax":
+            raise UserError(
+                "document_end needs softmax attention: a fixed mixing matrix knows no documents. "
+                "Set mixer='softmax' or document_end=-1."
+            )
         if self.width % self.heads:
             raise UserError(f"{self.heads} heads do not divide the width {self.width}.")
         check_choice("positions", self.positions, POSITIONS)

@@ -1,12 +1,13 @@
 """Softmax attention that never stores its weights, with the kernel of the platform.
 
     NVIDIA    cuDNN, in half precision
-    TPU       the flash kernel of jax.experimental.pallas, if the length is a multiple of 128 tokens
+    TPU       the flash kernel of jax.experimental.pallas, if the length is a multiple of 128;
+              it also keeps attention within documents
     others    the plain product, whose weights the backward pass computes again
 
-The memory grows linearly with the length T. The plain product also computes attention with a mask,
-which cuDNN would store as T^2 biases. Of more than LONG tokens it takes QUERIES at a time, so that
-their weights are in memory and not all T^2.
+The memory grows linearly with the length T. The plain product also computes attention with a mask
+or within documents, which cuDNN would store as T^2 biases. Of more than LONG tokens it takes
+QUERIES at a time, so that their weights are in memory and not all T^2.
 Models use this function where no weights are captured or edited. Shape letters: see
 `jaxformer.models`; G heads of keys and values serve H heads of queries.
 """
@@ -33,6 +34,7 @@ def fused_attention(
     v_BxSxGxD: jax.Array,
     mask_BxHxTxS: jax.Array | None = None,
     causal: bool = False,
+    documents: tuple[jax.Array, jax.Array] | None = None,
 ) -> jax.Array:
     """Returns softmax(q k^T / sqrt(D)) v, (B, T, H, D).
 
@@ -42,18 +44,21 @@ def fused_attention(
       v_BxSxGxD: the values.
       mask_BxHxTxS: booleans that broadcast against the scores, true where a query sees a key.
       causal: whether a query sees keys up to its own position only; it needs no mask.
+      documents: the (B, T) and (B, S) numbers of the documents of queries and keys; a query sees
+        keys of its own document only. They need no T^2 booleans in memory.
     """
     arguments = (q_BxTxHxD, k_BxSxGxD, v_BxSxGxD)
 
     def dot_product_attention(q, k, v):
         if q.shape[1] > LONG:
-            return _by_queries(q, k, v, mask_BxHxTxS, causal)
-        return jax.nn.dot_product_attention(q, k, v, mask=mask_BxHxTxS, is_causal=causal)
+            return _by_queries(q, k, v, mask_BxHxTxS, causal, documents)
+        mask = within_documents(mask_BxHxTxS, documents)
+        return jax.nn.dot_product_attention(q, k, v, mask=mask, is_causal=causal)
 
     def in_float32(q, k, v):  # XLA's CPU backend has no product of float16 summed in float32
         return dot_product_attention(*map(wide, (q, k, v))).astype(q.dtype)
 
-    kernels = {} if mask_BxHxTxS is not None else _kernels(*arguments, causal)
+    kernels = {} if mask_BxHxTxS is not None else _kernels(*arguments, causal, documents)
     if q_BxTxHxD.dtype == jnp.float16:
         kernels["cpu"] = jax.checkpoint(in_float32)
     plain_product = jax.checkpoint(dot_product_attention)
@@ -62,12 +67,29 @@ def fused_attention(
     return jax.lax.platform_dependent(*arguments, **kernels, default=plain_product)
 
 
+def within_documents(mask: jax.Array | None, documents: Any) -> Any:
+    """Returns the mask without the pairs of a query and a key of different documents.
+
+    Args:
+      mask: booleans that broadcast against (B, H, T, S), or None.
+      documents: the (B, T) and (B, S) numbers of queries and keys, or None.
+    """
+    if documents is None:
+        return mask
+    document_BxT, document_BxS = documents
+    same_Bx1xTxS = (document_BxT[:, :, None] == document_BxS[:, None])[:, None]
+    if mask is None:
+        return same_Bx1xTxS
+    return jnp.expand_dims(mask, range(4 - mask.ndim)) & same_Bx1xTxS
+
+
 def _by_queries(
     q_BxTxHxD: jax.Array,
     k_BxSxGxD: jax.Array,
     v_BxSxGxD: jax.Array,
     mask_BxHxTxS: jax.Array | None,
     causal: bool,
+    documents: tuple[jax.Array, jax.Array] | None,
 ) -> jax.Array:
     """The plain product of QUERIES queries at a time, each computed again in the backward pass."""
     T, S = q_BxTxHxD.shape[1], k_BxSxGxD.shape[1]
@@ -83,24 +105,27 @@ def _by_queries(
     has_rows = mask_BxHxTxS is not None and mask_BxHxTxS.shape[2] > 1
 
     def attend(part):
-        start, q, mask = part
+        start, q, mask, document_BxQ = part
         mask = mask if has_rows else mask_BxHxTxS
+        if documents is not None:
+            mask = within_documents(mask, (document_BxQ, documents[1]))
         if causal:
             seen_QxS = start + jnp.arange(QUERIES)[:, None] >= jnp.arange(S)[None]
-            mask = seen_QxS[None, None] if mask is None else mask & seen_QxS
+            mask = seen_QxS[None, None] if mask is None else mask & seen_QxS[None, None]
         keys_values = (x.astype(q.dtype) for x in (wide_k, wide_v))
         return jax.nn.dot_product_attention(q, *keys_values, mask=mask)
 
     # The gradients of keys and values are sums over the parts, so they are float32.
     wide_k, wide_v = wide(k_BxSxGxD), wide(v_BxSxGxD)
     masks = in_parts(mask_BxHxTxS, 2) if has_rows else None
-    parts = (starts, in_parts(q_BxTxHxD, 1), masks)
+    numbers = None if documents is None else in_parts(documents[0], 1)
+    parts = (starts, in_parts(q_BxTxHxD, 1), masks, numbers)
     out = jax.lax.map(jax.checkpoint(attend), parts)  # (parts, B, QUERIES, H, D)
     return jnp.moveaxis(out, 0, 1).reshape(q_BxTxHxD.shape[0], -1, *q_BxTxHxD.shape[2:])[:, :T]
 
 
 def _kernels(
-    q_BxTxHxD: jax.Array, k_BxSxGxD: jax.Array, v_BxSxGxD: jax.Array, causal: bool
+    q_BxTxHxD: jax.Array, k_BxSxGxD: jax.Array, v_BxSxGxD: jax.Array, causal: bool, documents: Any
 ) -> dict[str, Any]:
     """Returns {platform: attention(q, k, v)} of the kernels that compute these arrays."""
     T, _, D = q_BxTxHxD.shape[1:]
@@ -111,10 +136,11 @@ def _kernels(
     kernels: dict[str, Any] = {}
     arguments = (q_BxTxHxD, k_BxSxGxD, v_BxSxGxD)
     half_precision = q_BxTxHxD.dtype.itemsize == 2
-    if half_precision and D % 8 == 0 and D <= MAX_CUDNN_WIDTH and _traces(cudnn, arguments):
+    has_cudnn = half_precision and documents is None
+    if has_cudnn and D % 8 == 0 and D <= MAX_CUDNN_WIDTH and _traces(cudnn, arguments):
         kernels["cuda"] = cudnn
     if k_BxSxGxD.shape[1] == T and T % TILE == 0 and D <= TILE:
-        kernels["tpu"] = _flash_on_mesh(q_BxTxHxD, causal)
+        kernels["tpu"] = _flash_on_mesh(q_BxTxHxD, causal, documents)
     return kernels
 
 
@@ -127,37 +153,41 @@ def _traces(function: Any, arguments: Any) -> bool:
     return True
 
 
-def flash_attention(q_BxTxHxD: Any, k_BxTxHxD: Any, v_BxTxHxD: Any, causal: bool) -> jax.Array:
+def flash_attention(
+    q_BxTxHxD: Any, k_BxTxHxD: Any, v_BxTxHxD: Any, causal: bool, documents: Any = None
+) -> jax.Array:
     """Returns attention by the TPU's kernel, (B, T, H, D)."""
     # Imported here, because it takes a second that only fused models need.
     from jax.experimental.pallas.ops.tpu import flash_attention as kernel
 
     by_head = (x.swapaxes(1, 2) for x in (q_BxTxHxD, k_BxTxHxD, v_BxTxHxD))
     out_BxHxTxD = kernel.flash_attention(
-        *by_head, causal=causal, sm_scale=q_BxTxHxD.shape[-1] ** -0.5
+        *by_head,
+        segment_ids=None if documents is None else kernel.SegmentIds(*documents),
+        causal=causal,
+        sm_scale=q_BxTxHxD.shape[-1] ** -0.5,
     )
     return out_BxHxTxD.swapaxes(1, 2)
 
 
-def _flash_on_mesh(q_BxTxHxD: jax.Array, causal: bool) -> Any:
+def _flash_on_mesh(q_BxTxHxD: jax.Array, causal: bool, documents: Any) -> Any:
     """Returns attention(q, k, v) by the TPU's kernel, which XLA cannot split over a mesh itself."""
 
-    def attend(q, k, v):
-        return flash_attention(q, k, v, causal)
+    def attend(q, k, v, *documents):
+        return flash_attention(q, k, v, causal, documents or None)
 
     def with_equal_heads(q, k, v):  # the kernel has as many heads of keys as of queries
         group = q.shape[2] // k.shape[2]
-        return on_mesh(q, *(jnp.repeat(x, group, axis=2) for x in (k, v)))
+        return on_mesh(q, *(jnp.repeat(x, group, axis=2) for x in (k, v)), *(documents or ()))
 
     on_mesh, mesh = attend, layouts.mesh_of(q_BxTxHxD)
     if mesh is None:
         return with_equal_heads
-    axes = (
+    axes_of_batch, *axes = (
         axes_that_divide(size, axis, mesh)
         for size, axis in zip(q_BxTxHxD.shape, LAYOUT, strict=True)
     )
-    spec = P(*axes)
-    on_mesh = jax.shard_map(
-        attend, mesh=mesh, in_specs=(spec,) * 3, out_specs=spec, check_vma=False
-    )
+    spec = P(axes_of_batch, *axes)
+    specs = (spec,) * 3 + (P(axes_of_batch, None),) * len(documents or ())
+    on_mesh = jax.shard_map(attend, mesh=mesh, in_specs=specs, out_specs=spec, check_vma=False)
     return with_equal_heads

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 
 from jaxformer.core import paths
@@ -55,12 +56,14 @@ class FromNNX:
         if not isinstance(module, nnx.Module):
             raise UserError(f"{self.name} must return an NNX module, got {type(module).__name__}.")
         check_method(type(module), self.name, self._method)
-        graph, params, rest = nnx.split(module, nnx.Param, ...)
+        graph, params, random, rest = nnx.split(module, nnx.Param, nnx.RngState, ...)
         if others := sorted({type(variable).__name__ for _, variable in nnx.to_flat_state(rest)}):
             raise UserError(
                 f"{self.name} has the state {', '.join(others)}, which would not change from step "
                 "to step; only nnx.Param is supported. Build it without dropout and batch norm."
             )
+        # A dropout layer of rate 0 has keys, too; `_call` refuses a module that draws with them.
+        self._random = [(path, _unused(variable)) for path, variable in nnx.to_flat_state(random)]
         return graph, params
 
     def _make_module(self, key: jax.Array | int = 0) -> nnx.Module:
@@ -98,12 +101,32 @@ class FromNNX:
             (path, variable.replace(leaves["/".join(map(str, path))]))
             for path, variable in nnx.to_flat_state(shapes)
         ]
-        return nnx.merge(graph, nnx.from_flat_state(params))
+        return nnx.merge(graph, nnx.from_flat_state([*params, *self._random]))
 
     def _call(self, module: nnx.Module, *inputs: Any) -> Any:
+        counts = self._counts(module)
         if callable(self._method):
-            return self._method(module, *inputs)
-        return getattr(module, self._method)(*inputs)
+            outputs = self._method(module, *inputs)
+        else:
+            outputs = getattr(module, self._method)(*inputs)
+        if any(new is not old for old, new in zip(counts, self._counts(module))):
+            raise UserError(
+                f"{self.name} draws random numbers when it is applied, as dropout does, and "
+                "training passes none: build it with deterministic=True or without dropout."
+            )
+        return outputs
+
+    def _counts(self, module: nnx.Module) -> list[Any]:
+        """The counts of drawn numbers, which are other objects after a draw, also inside of jit."""
+        found = (node for _, node in nnx.iter_graph(module) if isinstance(node, nnx.RngCount))
+        return [count.get_value() for count in found]
+
+
+def _unused(variable: Any) -> Any:
+    """The variable of a random stream with a value, which no layer may read."""
+    return variable.replace(
+        jax.random.key(0) if isinstance(variable, nnx.RngKey) else jnp.uint32(0)
+    )
 
 
 def _recording_class(kind: type, path: tuple[Any, ...], root_method: Any, outputs: Outputs) -> type:

@@ -94,14 +94,23 @@ def population_of_seeds(seeds: Sequence[int], rates: Sequence[float]) -> Populat
         check_range("seed", seed, 0, MAX_SEED - 1)
     if len(set(seeds)) < len(seeds):
         raise UserError(f"seeds has a seed twice: {seeds}; members with the same seed are equal.")
-    if not all(isinstance(rate, Real) and 0 < rate < np.inf for rate in rates) or not len(rates):
-        raise UserError(f"optim.learning_rate must be positive numbers, got {rates}.")
+    return Population(tuple(seeds), checked_rates("optim.learning_rate", rates))
+
+
+def checked_rates(name: str, rates: Sequence[float]) -> tuple[float, ...]:
+    """The learning rates as floats; raises UserError unless they are positive and different.
+
+    Args:
+        name: how the caller's user calls them.
+    """
+    is_list = isinstance(rates, Sequence | np.ndarray) and len(rates) > 0
+    if not is_list or not all(isinstance(rate, Real) and 0 < rate < np.inf for rate in rates):
+        got = rates if is_list else f"{rates!r} and no list of them"
+        raise UserError(f"{name} must be positive numbers, got {got}.")
     rates = tuple(float(rate) for rate in rates)
     if len(set(rates)) < len(rates):
-        raise UserError(
-            f"optim.learning_rate has a rate twice: {rates}; for more seeds raise n_seeds."
-        )
-    return Population(tuple(seeds), rates)
+        raise UserError(f"{name} has a rate twice: {rates}; for more members take more seeds.")
+    return rates
 
 
 def check_seeds(n_seeds: int) -> None:

@@ -1,5 +1,7 @@
 """Every code block of README and docs runs or states why not; every command can be parsed."""
 
+import ast
+import importlib
 import os
 import re
 import shutil
@@ -53,8 +55,30 @@ def test_the_commands_of_all_pages_are_understood(monkeypatch, capsys):
     assert not failures(lambda place, line: commands.check(line, monkeypatch), lines)
 
 
-# The walks run it; its calls are those of tests of patches, wrapped modules and optimizers.
-SLOW_PAGES = ("docs/recipes.md",)
+def test_what_the_blocks_import_exists():
+    """The quick suite does not run all of them, so that a renamed function is still noticed."""
+    named = {
+        (name, alias.name)
+        for page in PAGES
+        for block in BLOCKS[page]
+        if is_run(block) and block.language == "python"
+        for node in ast.walk(ast.parse(block.text))
+        if isinstance(node, ast.ImportFrom)
+        and (name := node.module or "").startswith(("jaxformer", "theory", "experiments"))
+        for alias in node.names
+    }
+    assert len(named) > 30
+
+    def exists(module: str, name: str) -> None:
+        if not hasattr(importlib.import_module(module), name):
+            importlib.import_module(f"{module}.{name}")
+
+    assert not failures(exists, sorted(named))
+
+
+# The walks run them. Their calls are those of tests of patches, wrapped modules and optimizers; of
+# tasks/test_arrays.py, models/test_wrap.py and training/test_user_optimizer.py.
+SLOW_PAGES = ("docs/recipes.md", "docs/own.md")
 QUICK_PAGES = [
     pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW_PAGES))
     for name in PAGES

@@ -282,7 +282,7 @@ def constant(logits, answers):
     return jnp.zeros(len(logits))
 
 
-def test_bad_inputs_are_one_line():
+def test_bad_inputs_are_one_line_errors():
     params = params_of("decoder")
     valid = DECODER, params, TOKENS, OTHERS, ANSWERS
     with pytest.raises(UserError, match=r"one shape .* got \(3, 5\) and \(3, 4\): .*one length"):
@@ -332,11 +332,12 @@ def test_a_nan_in_an_edge_names_the_edge():
 
 
 # Bias terms, learned positions; groups of heads; a parallel block; and blocks with a scaled branch.
+# Published families are run block by block in the quick suite too, where a patch is a path patch.
 @pytest.mark.parametrize(
     "name",
     [
         pytest.param("gpt2", marks=pytest.mark.slow),
-        "llama",
+        pytest.param("llama", marks=pytest.mark.slow),
         pytest.param("gpt_neox", marks=pytest.mark.slow),
         "decoder",
     ],

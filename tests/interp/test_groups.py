@@ -123,7 +123,7 @@ def test_prompts_that_disagree_decide_nothing():
     assert found.spare is None and found.sentence == ""
 
 
-def test_bad_groups_are_one_line():
+def test_bad_groups_are_one_line_errors():
     wiring = wiring_of("twins", "zero")
     for problem, parts in (
         ("has block_0/attn/head_0 twice", [TWINS[0], TWINS[0]]),

@@ -49,6 +49,17 @@ def test_the_order_of_the_axes_is_that_asked_for():
     np.testing.assert_allclose(two[name], one[name].T, rtol=1e-5, atol=1e-6)
 
 
+def test_a_patch_that_changes_nothing_says_so():
+    for names in (["block_0/attn/heads"], ["block_0/attn/heads", "block_1/states"]):
+        with pytest.warns(UserWarning, match="no patch changes the metric: at"):
+            capture.patch(DECODER, PARAMS_, OTHERS, OTHERS, names, metric)
+
+
+def test_a_prompt_without_a_token_is_a_one_line_error():
+    with pytest.raises(UserError, match=r"no token to read: the prompts have the shape \(1, 0\)"):
+        capture.capture(DECODER, PARAMS_, jnp.zeros((1, 0), int), names=["block_0/states"])
+
+
 def test_one_program_for_all_prompts():
     patching._program.cache_clear()
     for shift in (0, 1):

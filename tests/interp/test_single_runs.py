@@ -98,9 +98,13 @@ def test_another_head_vector_or_block_compiles_nothing(llama, caplog):
         return capture.intervene(model, params, TOKENS, edits)
 
     first = call()
+    before = programs._program.cache_info()
     with jax.log_compiles(), caplog.at_level(logging.WARNING):
         others = [call(block=1), call(head=1), call(size=2.0), call(position=3)]
     assert not [x for x in caplog.records if "Finished XLA compilation" in x.getMessage()]
+    after = programs._program.cache_info()
+    n_programs = len(others) * (model.spec.layers + 2)  # a run enters, passes its blocks and reads
+    assert (after.misses, after.hits) == (before.misses, before.hits + n_programs)
     for other in others:
         assert abs(other - first).max() > 1e-3
 

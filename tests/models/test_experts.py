@@ -168,6 +168,6 @@ def describe_in_half(config):
         ({"n_shared_experts": 1}, "n_shared_experts: 1 is not supported for olmoe"),
     ],
 )
-def test_wrong_numbers_of_experts_are_one_line(fields, message):
+def test_wrong_numbers_of_experts_are_one_line_errors(fields, message):
     with pytest.raises(UserError, match=message):
         describe(CONFIGS["olmoe"] | {"vocab_size": VOCAB} | fields)

@@ -106,7 +106,7 @@ def test_logits_are_those_of_transformers(kind, tmp_path):
 @pytest.mark.parametrize(
     "kind, key", [("starcoder2", LAYER), ("olmo2", RMS), ("stablelm", "use_parallel_residual")]
 )
-def test_a_missing_key_is_one_line(kind, key, tmp_path):
+def test_a_missing_key_is_a_one_line_error(kind, key, tmp_path):
     write(tmp_path / "model.gguf", kind, without=(key,))
     with pytest.raises(UserError, match=f"lacks the key {kind}.{key}"):
         jaxformer.load(tmp_path / "model.gguf")

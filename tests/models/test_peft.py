@@ -145,7 +145,7 @@ EMPTY = np.zeros(0)
         ),
     ],
 )
-def test_a_folder_of_peft_that_does_not_fit_is_one_line(fields, tensors, message, tmp_path):
+def test_a_folder_of_peft_that_does_not_fit_is_a_one_line_error(fields, tensors, message, tmp_path):
     model, params, _ = tiny.tiny(CONFIGS["llama"], VOCAB)
     folder = write_reference("llama", tmp_path / "bad", tensors, **fields)
     with pytest.raises(UserError, match=message):

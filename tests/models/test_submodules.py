@@ -292,7 +292,7 @@ def test_an_example_of_flax_is_patched_without_an_edit():
         (lambda rngs: NNXNet(rngs, "list"), None, "use nnx.List"),
     ],
 )
-def test_a_module_that_cannot_be_called_gets_one_line(module, method, message):
+def test_a_module_that_cannot_be_called_is_a_one_line_error(module, method, message):
     with pytest.raises(UserError, match=message) as error:
         wrapped(module, method=method)
     assert "\n" not in str(error.value)

@@ -168,7 +168,7 @@ PARAMS, MODEL = (
         (lambda toy: jaxformer.text(3), "int knows no tokenizer"),
     ],
 )
-def test_a_wrong_call_is_one_line(call, message, toy):
+def test_a_wrong_call_is_a_one_line_error(call, message, toy):
     with pytest.raises(UserError, match=message) as error:
         call(toy)
     assert "\n" not in str(error.value)

@@ -100,6 +100,26 @@ def test_an_nnx_module_gives_its_own_outputs_under_string_paths():
     assert np.abs(model.apply({"params": cut}, tokens) - logits).max() > 1e-3
 
 
+class Dropping(nnx.Module):
+    """Libraries build their dropout layers with keys, also for a rate of 0."""
+
+    def __init__(self, rngs, rate):
+        self.embed = nnx.Embed(16, 16, rngs=rngs)
+        self.drop = nnx.Dropout(rate, rngs=rngs)
+
+    def __call__(self, tokens):
+        return self.drop(self.embed(tokens))
+
+
+def test_a_dropout_layer_that_draws_nothing_is_no_state():
+    model, tokens = wrap(lambda rngs: Dropping(rngs, 0.0), **SIZES), jnp.zeros((2, 7), int)
+    params = model.init(jax.random.key(0), tokens)["params"]
+    logits = jax.jit(lambda p: model.apply({"params": p}, tokens))(params)
+    np.testing.assert_array_equal(
+        logits, jnp.broadcast_to(params["embed"]["embedding"][0], (2, 7, 16))
+    )
+
+
 @pytest.mark.parametrize(
     "module, message",
     [
@@ -113,6 +133,7 @@ def test_an_nnx_module_gives_its_own_outputs_under_string_paths():
         ),
         (nn.Sequential([nn.Embed(16, 16), nn.BatchNorm(True)]), "has the collections batch_stats"),
         (lambda rngs: nnx.BatchNorm(4, rngs=rngs), "<lambda> has the state BatchStat"),
+        (lambda rngs: Dropping(rngs, 0.5), "draws random numbers when it is applied"),
         (lambda rngs: {}, "must return an NNX module, got dict"),
         (3, "takes a Flax Linen or NNX module, .* got int"),
     ],

@@ -39,7 +39,7 @@ def test_a_pattern_of_modules_selects_their_parameters():
         (["att"], "parts must be .* got"),
     ],
 )
-def test_wrong_parts_are_one_line(given, message):
+def test_wrong_parts_are_one_line_errors(given, message):
     with pytest.raises(UserError, match=message) as error:
         given_parts(given, shapes())
     assert "\n" not in str(error.value)

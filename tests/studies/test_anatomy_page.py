@@ -6,6 +6,7 @@ import html
 import io
 import json
 import math
+import pickle
 import re
 import xml.etree.ElementTree as ET
 
@@ -73,6 +74,11 @@ def report() -> Report:
         costs={"trainings": 24.0, "seconds": 130.0},
         settings={"parameters": 1000, "steps": 20, "layers": 2, "rates": (1e-3,), "command": "x"},
     )
+
+
+def test_a_report_comes_back_from_a_process_of_a_pool(report):
+    again = pickle.loads(pickle.dumps(report))
+    assert str(again) == str(report) and again.to_html() == report.to_html()
 
 
 def test_the_page_is_one_small_file_with_every_decided_sentence(report):

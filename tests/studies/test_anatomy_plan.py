@@ -10,7 +10,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.studies.anatomy import judge
 from jaxformer.studies.anatomy.parts import FROZEN, ONLY, REMOVED, WHOLE, WHOLE_NETWORK, Variant
 from jaxformer.studies.anatomy.store import Store
-from jaxformer.studies.anatomy.study import Study, run
+from jaxformer.studies.anatomy.study import Result, Study, run
 from jaxformer.studies.anatomy.training import Trained
 from jaxformer.training.metrics import Mean
 
@@ -47,6 +47,49 @@ def test_an_executor_that_skips_members_is_a_one_line_error():
     """It must not look like a budget that was used up."""
     with pytest.raises(UserError, match="the executor trained 0 of 2 members"):
         run(study_of(VARIANTS, (1e-2, 3e-2)), 1e9, train_all=lambda members: iter(()))
+
+
+def planted(member) -> Result:
+    mean = {"accuracy": Mean(BEST, 1e-4, EXAMPLES)}
+    return Result(member, Trained(mean, mean, [], None, 1.0), None)
+
+
+@pytest.mark.parametrize(
+    "train_all, words",
+    [
+        (lambda members: [3], "one result of `Study.train` for each member, got 3"),
+        (lambda members: [planted(members[0])] * 2, "for each member, got Member"),
+        (lambda members: [planted(members[0]._replace(seed=7))], "for each member, got Member"),
+    ],
+)
+def test_an_executor_with_other_results_is_a_one_line_error(train_all, words):
+    with pytest.raises(UserError, match=words) as error:
+        run(study_of(VARIANTS, (1e-2, 3e-2)), 1e9, train_all=train_all)
+    assert "\n" not in str(error.value)
+
+
+def test_what_an_executor_raises_ends_the_study_and_the_members_before_are_resumed(tmp_path):
+    made = []
+
+    def until(limit):
+        def train_all(members):
+            for member in members:
+                if len(made) == limit:
+                    raise ConnectionError("the cluster is gone")
+                made.append(member)
+                yield planted(member)
+
+        return train_all
+
+    def study():
+        new = study_of(VARIANTS, (1e-2, 3e-2))
+        new.store = Store(tmp_path)
+        return new
+
+    with pytest.raises(ConnectionError, match="the cluster is gone"):
+        run(study(), 1e9, train_all=until(3))
+    assert run(study(), 1e9, train_all=until(-1))
+    assert len({*made}) == len(made) > 3, "no member is trained twice"
 
 
 def test_a_first_table_comes_before_seeds_and_other_rates():

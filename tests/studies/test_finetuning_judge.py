@@ -149,7 +149,7 @@ def test_a_report_states_decided_updates_by_size():
     table = table_of(cell(ATTENTION, 0.6), cell(MLP, 1.0), cell(NORMS, 0.95))
     report = FinetuningReport("model on text", table, shapes)
     assert [s.split(":")[0] for s in report.sentences] == [
-        "A full update of MLP is enough",
+        "A full update of the MLPs is enough",
         "A rank-4 update of attention is not enough",
     ]
     assert "of the gain, with 78 % of the parameters." in report.sentences[0]

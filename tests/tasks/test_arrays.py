@@ -167,7 +167,7 @@ def test_arrays_that_change_later_do_not_change_the_task():
         ((INPUTS, ANSWERS), {"test": 0.95}, "sum below 1, got 0.1 and 0.95"),
     ],
 )
-def test_wrong_arrays_are_one_line(arguments, options, message):
+def test_wrong_arrays_are_one_line_errors(arguments, options, message):
     with pytest.raises(UserError, match=message) as error:
         Arrays(*arguments, **options)
     assert "\n" not in str(error.value)
@@ -241,7 +241,7 @@ def test_short_rows_are_filled_up_with_what_is_not_scored():
         ([{"input_ids": [1] * (1 + i % 2), "labels": 0} for i in range(9)], {}, "pad them"),
     ],
 )
-def test_wrong_data_sets_are_one_line(dataset, options, message):
+def test_wrong_data_sets_are_one_line_errors(dataset, options, message):
     with pytest.raises(UserError, match=message) as error:
         from_dataset(dataset, **options)
     assert "\n" not in str(error.value)

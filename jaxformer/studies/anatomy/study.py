@@ -317,7 +317,7 @@ def run(
     training_seconds: list[float] = []
     train_all = train_all or (lambda members: map(study.train, members))
     for stage_number, stage in enumerate(study.stages()):
-        results = train_all(stage)
+        results, waiting = iter(train_all(stage)), set(stage)
         for n_results, _ in enumerate(stage):
             # The first training is left out of the estimate, because it includes compilation.
             expected = min(training_seconds[1:], default=0.0) / processes
@@ -331,6 +331,12 @@ def run(
                         "without an error: it must yield a result for each member."
                     )
                 return False  # a signal stopped the jobs of a cluster
+            if not isinstance(result, Result) or result.member not in waiting:
+                raise UserError(
+                    "the executor must yield one result of `Study.train` for each member, got "
+                    f"{getattr(result, 'member', result)!r:.100}. What was trained before is kept."
+                )
+            waiting.remove(result.member)
             study.keep(result)
             training_seconds.append(result.trained.seconds)
             report(result.member, result.trained)

@@ -12,7 +12,7 @@ import optax
 
 from jaxformer import build
 from jaxformer.core import adapters, optim, paths
-from jaxformer.core.errors import UserError
+from jaxformer.core.errors import UserError, check_range, check_type
 from jaxformer.core.identity import rounded
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings, OptimSettings
@@ -26,6 +26,7 @@ from jaxformer.tasks.language import PreparedText
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import Task
 from jaxformer.training.arguments import check_fits
+from jaxformer.training.population import checked_rates
 from jaxformer.training.shapes import shapes_of
 
 # The sizes of the decoder for a task that is given without a model, as in the README.
@@ -117,11 +118,17 @@ def of_task(
       **sizes: width, layers, heads and other fields of the decoder.
     """
     check_task(task)
+    for field, number in (("steps", steps), ("batch_size", batch_size)):
+        check_type(field, number, int)
+        check_range(field, number, 1)
+    rates = checked_rates("rates", rates)
     if model is None:
         scales = {"init_std": "fan_in", "qk_init_std": "fan_in", "embed_init_std": 1.0}
         if "width" in sizes:
             sizes = {"mlp_width": 4 * sizes["width"], **sizes}
         model = decoder(**task.sizes, **scales, **SIZES | sizes)
+    elif sizes:
+        raise UserError(f"the model has its own sizes: leave {', '.join(sizes)} out, or the model.")
     check_model(model)
     check_fits(task, model)
     settings = OptimSettings(warmup=min(50, steps // 4))
@@ -140,7 +147,7 @@ def of_task(
         "steps": steps,
     }
     name = name or type(task).__name__
-    return _subject(name, task, model, source, rules, optimizer, steps, tuple(rates), identity)
+    return _subject(name, task, model, source, rules, optimizer, steps, rates, identity)
 
 
 def of_config(config: Any, name: str = "", task: Task | None = None) -> Subject:

@@ -13,15 +13,18 @@ from jaxformer.io.atomic_files import write_atomically, write_json
 from jaxformer.report.tables import csv_text
 from jaxformer.stats.differences import Number
 from jaxformer.studies.anatomy.judge import CANNOT_TELL, NO_WORSE, OPEN, WORSE
+from jaxformer.studies.anatomy.parts import ATTENTION, MLP, QUERIES_KEYS
 from jaxformer.studies.anatomy.text_tables import aligned, share_text
 from jaxformer.studies.finetuning import page
 from jaxformer.studies.finetuning.judge import Row, Table
-from jaxformer.studies.finetuning.updates import FULL, Update
+from jaxformer.studies.finetuning.updates import EVERYTHING, FULL, Update
 
 COLUMNS = (
     *("part", "update", "trained", "memory"),
     *("share of the gain", "bits per byte", "seeds", "outcome"),
 )
+PLURALS = {MLP: "MLPs"}  # names of parts in sentences
+PLAIN = (EVERYTHING, ATTENTION, QUERIES_KEYS, "values")  # those without an article
 NOTHING_DECIDED = "Nothing is decided yet: more seeds or texts are needed."
 
 
@@ -62,7 +65,8 @@ class FinetuningReport:
     def _sentence(self, row: Row) -> str:
         update = row.cell.update
         kind = f"A rank-{update.rank} update" if update.rank else "A full update"
-        part = f"the {update.part}" if "third" in update.part else update.part
+        part = f"the {PLURALS.get(update.part, update.part)}"
+        part = update.part if update.part in PLAIN else part
         verdict = "is enough" if row.outcome == NO_WORSE else "is not enough"
         trained = self._trained(update) / self._trained(FULL)
         return (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.ledger import read, write
+from experiments.ledger import read, validate_record, write
 from experiments.ledger.places import place
 from tests.experiments import made_up
 
@@ -54,6 +54,19 @@ def test_a_value_that_is_a_path_or_very_long_still_makes_one_file_name():
     made = place(RUN | {"overrides": {"data.path": "/home/x/" + "y" * 400}})
     assert len(made.name) < 200 and made.name.endswith("-0123456789ab")
     assert made.parent == Path("mixit/retrieval")
+
+
+def test_a_record_that_lies_twice_counts_once_and_is_named(tmp_path):
+    """A merge of a branch that knew the old places leaves such copies."""
+    content = made_up.RECORDS["a"] | {"sum": validate_record.sum_of(made_up.RECORDS["a"])}
+    for name in ("mixit/retrieval/a", "mixit-a"):
+        file = tmp_path / f"{name}-{content['config_hash']}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(content))
+    records, problems = read.load(tmp_path)
+    assert len(records) == 1 and "/mixit/retrieval/a-" in records[0].where
+    assert len(problems) == 1 and problems[0].startswith("mixit-a-")
+    assert "it is the same record as mixit/retrieval/a-" in problems[0]
 
 
 @pytest.mark.parametrize("where", ["old-flat-name", "mixit/retrieval/other-words", "deep/er/x"])
