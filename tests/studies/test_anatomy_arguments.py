@@ -8,6 +8,7 @@ import jaxformer
 from jaxformer.core.errors import UserError
 from jaxformer.models.decoder import decoder
 from jaxformer.studies.anatomy import api
+from jaxformer.studies.anatomy.subject import of_task
 from jaxformer.tasks.retrieval import Retrieval
 
 
@@ -58,3 +59,11 @@ def test_a_theory_that_fails_after_the_trainings_loses_its_lines_alone():
     said: list[str] = []
     assert api.theory_lines(theory, None, None, said.append) == []  # type: ignore[arg-type]
     assert said == ["note: the theory has no lines: ZeroDivisionError: no width at all"]
+
+
+def test_a_field_that_is_off_is_no_part_of_a_study():
+    """A new field of decoders would otherwise train all members of older studies again."""
+    task, spec = Retrieval(3, 16), dict(width=8, heads=2, layers=1)
+    identity = of_task(task, steps=2, **spec).identity
+    assert "width" in identity["model"] and "document_end" not in identity["model"]
+    assert "document_end" in of_task(task, steps=2, document_end=1, **spec).identity["model"]

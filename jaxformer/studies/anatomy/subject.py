@@ -140,7 +140,8 @@ def of_task(
         return optim.optimizer(partition, specs, settings.clip, rate_factor)
 
     identity = {
-        **build.sections(task, model),
+        # Without defaults: a new field that is off leaves the members of older studies valid.
+        **build.config_identity(build.sections(task, model)),
         "data": build.json_fields(source),
         "optim": asdict(settings),
         "rules": rules,
@@ -254,7 +255,8 @@ def _subject(name, task, model, data, rules, optimizer, steps, rates, identity) 
         return Network(task, model, data, partition, optimizer(partition), steps)
 
     mixing = None
-    if isinstance(model, Decoder) and model.spec.mixer == "softmax":
+    is_softmax = isinstance(model, Decoder) and model.spec.mixer == "softmax"
+    if is_softmax and model.spec.document_end < 0:  # fixed matrices know no documents
         # MixiT has no rotary positions, so it learns positions.
         spec = dataclasses.replace(model.spec, mixer="mixit", learned_positions=True, fused=False)
         mixing = network(Decoder(spec), (FIXED_MATRICES, *rules))
