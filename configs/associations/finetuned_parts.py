@@ -1,15 +1,15 @@
 r"""Which parts of SmolLM2 need an update, when it is fine-tuned on a text?
 
-    jaxformer run associations/finetuned_parts:text=bible,scale=small
+    python experiments/run.py --config=configs/associations/finetuned_parts.py:scale=small
 
 text  bible | reviews: the King James text, or 10,605 sentences of film reviews
 
 scale  sizes                                       time            expected result
 tiny   a random tiny Llama on the packaged chain   30 CPU seconds  none: a test run
-small  SmolLM2-135M, 8 steps of 2 x 64 tokens,     10 CPU minutes  bible: rank 4 on queries and keys
-       3 seeds, 24 held-out texts                                  keeps .33 +- .09 of the gain, on
-                                                                   attention 1.04, on MLPs 1.18;
-                                                                   reviews: not yet run
+small  SmolLM2-135M, 8 steps of 2 x 64 tokens,     10 CPU minutes  rank 4 keeps this of the gain on
+       3 seeds, 24 held-out texts                                  (bible; reviews) queries and keys:
+                                                                   .33; .29, attention: 1.04; .77,
+                                                                   MLPs: 1.18; 1.06
 paper  the same as small                           10 CPU minutes  the same
 
 Everything is trained in full, and adapters of rank 4 are trained on all matrices, on the MLPs, on

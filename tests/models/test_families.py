@@ -58,7 +58,7 @@ def test_a_family_is_in_one_file():
     rows = [row for module in modules for row in module.FAMILIES.items()]
     assert sorted(kind for kind, _ in rows) == sorted(FAMILIES)
     architectures = [family.gguf.architecture for _, family in rows if family.gguf]
-    assert len({*architectures}) == len(architectures) == 10
+    assert len({*architectures}) == len(architectures) == 11
 
 
 def test_a_family_that_joins_tensors_says_how():
