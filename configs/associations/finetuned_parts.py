@@ -7,7 +7,7 @@ text  bible | reviews: the King James text, or 10,605 sentences of film reviews
 scale  sizes                                       time            expected result
 tiny   a random tiny Llama on the packaged chain   30 CPU seconds  none: a test run
 small  SmolLM2-135M, 8 steps of 2 x 64 tokens,     10 CPU minutes  rank 4 keeps this of the gain on
-       3 seeds, 24 held-out texts                                  (bible; reviews) queries and keys:
+       3 seeds, 24 held-out texts                                  (bible; reviews) queries, keys:
                                                                    .33; .29, attention: 1.04; .77,
                                                                    MLPs: 1.18; 1.06
 paper  the same as small                           10 CPU minutes  the same
