@@ -65,7 +65,7 @@ def test_parts_in_series_are_said_to_do_one_thing():
 @pytest.mark.parametrize("n_networks", [6, pytest.param(100, marks=pytest.mark.slow)])
 def test_the_report_is_right_about_planted_redundant_heads(n_networks):
     random = np.random.default_rng(1)
-    words = {1: "one", 2: "two", 3: "three"}
+    words, undecided = {1: "one", 2: "two", 3: "three"}, 0
     for _ in range(n_networks):
         n_heads = int(random.integers(2, 5))
         needed = int(random.integers(1, n_heads + 1))
@@ -74,9 +74,13 @@ def test_the_report_is_right_about_planted_redundant_heads(n_networks):
         found = groups.spare(removal, heads, name="the heads", level=0.99)
         start = "Each" if needed == n_heads else f"Any {words.get(n_heads - needed)}"
         start = "Either" if (n_heads, needed) == (2, 1) else start
+        if not found.sentence:  # means of twelve prompts vary much
+            undecided += 1
+            continue
         assert found.sentence.startswith(f"{start} of the heads ")
         number = "both" if n_heads == 2 else {3: "all three", 4: "all four"}[n_heads]
         assert f"without {number} (replaced by their means)" in found.sentence
+    assert undecided <= 0.05 * n_networks
 
 
 def test_at_most_five_percent_of_sentences_about_a_loss_at_the_border_are_wrong():

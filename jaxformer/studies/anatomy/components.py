@@ -58,8 +58,9 @@ def decide(effects: Sequence[Effect], other_p_values: Sequence[float] = ()) -> l
 def sentences(inside: Inside, decided: Sequence[DecidedEffect]) -> list[tuple[str, Effect]]:
     """Returns a sentence for each of the parts with the largest decided effects.
 
-    Effects that may be smaller than `inside.smallest` get none: with many prompts a ten-thousandth
-    of a nat differs from 0, but it is nothing that the network does.
+    Parts whose effects may all be smaller than `inside.smallest` get none: with many prompts a
+    ten-thousandth of a nat differs from 0, but it is nothing that the network does. A part that
+    only another method notices keeps its sentence, which names that method.
 
     Returns:
       (sentence, the effect that it states)
@@ -68,7 +69,12 @@ def sentences(inside: Inside, decided: Sequence[DecidedEffect]) -> list[tuple[st
     used_methods = {effect.method for effect in effects}
     method = next((name for name in STATED if name in used_methods), None)
     shown = [d.effect for d in decided if d.is_decided and d.effect.method == method]
-    shown = [x for x in shown if abs(x.value) - x.half_width > inside.smallest]
+    noticed = {
+        d.effect.part
+        for d in decided
+        if d.is_decided and abs(d.effect.value) - d.effect.half_width > inside.smallest
+    }
+    shown = [effect for effect in shown if effect.part in noticed]
     largest = _largest_by_sign([d.effect for d in decided if d.is_decided])
     by_method = {(effect.part, effect.method): effect for effect in effects}
     stated: list[Effect] = []
