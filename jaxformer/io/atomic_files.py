@@ -88,6 +88,13 @@ def write_atomically(file: Path, content: bytes) -> None:
             raise
 
 
+def written(text: str, file: str | Path | None) -> str:
+    """Returns a text, after writing it to `file`, if given."""
+    if file is not None:
+        write_atomically(Path(file), text.encode())
+    return text
+
+
 def remove_temporaries(folder: Path) -> None:
     """Deletes temporary files of interrupted writes. The caller must hold the folder's lock."""
     for file in folder.glob(".*"):

@@ -50,6 +50,14 @@ def test_logits_at_positions_stay_within_documents(params):
     np.testing.assert_allclose(out, logits(params, PACKED)[:, [2, 7]], atol=1e-5)
 
 
+def test_fused_attention_has_the_same_gradients(params):
+    def loss(params, fused):
+        return jnp.square(logits(params, PACKED, fused=fused)).sum()
+
+    plain, fast = (jax.grad(loss)(params, fused) for fused in (False, True))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-4), plain, fast)
+
+
 def arrays(length):
     keys = jax.random.split(jax.random.key(1), 3)
     q, k, v = (jax.random.normal(key, (2, length, 2, 8)) for key in keys)

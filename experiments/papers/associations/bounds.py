@@ -8,11 +8,10 @@ it fails in less than 60 % of all. The share of many trials has an interval that
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.associations.lemmas import INPUTS
+from experiments.papers.associations.lemmas import INPUTS, gradient_gaps, margin_gaps
 from experiments.papers.outcome import Outcome
 from theory import one_step
 
@@ -38,47 +37,18 @@ def measure_bounds(alpha: float, delta: float, sizes: Sizes, seed: int) -> Outco
       seed: The seed of all samples.
     """
     keys = jax.random.split(jax.random.key(seed), 2)
-    gaps = _margins(keys[0], alpha, delta, sizes) | _gradients(keys[1], alpha, delta, sizes)
+    errors = one_step.margin_errors(sizes.N, sizes.T, sizes.samples, alpha, delta)
+    gaps = {
+        f"Theorem 1, {name}, {part}": gap_S / float(getattr(errors, part))
+        for name, inputs in INPUTS.items()
+        for part, gap_S in margin_gaps(keys[0], inputs, alpha, *sizes).items()
+    }
+    gaps |= gradient_gaps(keys[1], alpha, delta, *sizes)
     outcome = Outcome()
     for name, gap_S in gaps.items():
         outcome.scalar(f"{MEASURED}{name}", gap_S)
         outcome.scalar(f"within/{name}", (gap_S < 1).astype(float))
     return outcome
-
-
-def _margins(key, alpha, delta, sizes: Sizes) -> dict[str, np.ndarray]:
-    N, T, samples, trials = sizes
-    errors = one_step.margin_errors(N, T, samples, alpha, delta)
-    # The third argument is qhat: about alpha/N of all tokens are noise.
-    attention = one_step.theorem_1(N, alpha, alpha / N, "current").attention
-    gaps = {}
-    for name, inputs in INPUTS.items():
-        margins = one_step.measure(key, N, T, samples, alpha, inputs, trials)
-        for part, printed in (("feed_forward", alpha), ("attention", attention)):
-            gap_S = np.abs(np.asarray(getattr(margins, part)) - printed)
-            gaps[f"Theorem 1, {name}, {part}"] = gap_S / float(getattr(errors, part))
-    return gaps
-
-
-def _gradients(key, alpha, delta, sizes: Sizes) -> dict[str, np.ndarray]:
-    """The widest gap of each trial: a lemma bounds all of its cases at once."""
-    N, T, samples, trials = sizes
-    first, second = one_step.measure_first_gradients(key, N, T, alpha, samples, trials)
-    lemmas = {"D.1": one_step.lemma_d1(N, alpha), "D.2": one_step.lemma_d2(N, T, alpha)}
-    bounds = {
-        name: one_step.allowed(lemma, N, samples, delta, n_indices)
-        for n_indices, (name, lemma) in enumerate(lemmas.items(), 1)  # of Gamma(k), Gamma(j, k)
-    }
-    exact = lemmas["D.1"].mean + jnp.array([1 / (N + 1), 0.0])  # the noise's mean lacks 1/(N+1)
-    compared = {
-        "Lemma D.1": (first, lemmas["D.1"].mean, bounds["D.1"]),
-        "Lemma D.1, with the exact mean": (first, exact, bounds["D.1"]),
-        "Lemma D.2": (second, lemmas["D.2"].mean, bounds["D.2"]),
-    }
-    return {
-        name: np.abs(np.asarray((values_SxC - mean_C[None]) / bound_C[None])).max(1)
-        for name, (values_SxC, mean_C, bound_C) in compared.items()
-    }
 
 
 def draw_bounds(arrays, delta: float):

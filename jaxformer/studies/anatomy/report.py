@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxformer.core.errors import UserError
-from jaxformer.io.atomic_files import write_atomically, write_json
+from jaxformer.io.atomic_files import write_atomically, write_json, written
 from jaxformer.report.tables import csv_text
 from jaxformer.studies.anatomy import drawing, page
 from jaxformer.studies.anatomy.content import Content
@@ -36,16 +36,11 @@ class Report(Content):
         rows = self.table or self.effect_table
         columns = list(rows[0]) if rows else []
         text = csv_text([columns, *([*row.values()] for row in rows)])
-        if file is not None:
-            write_atomically(Path(file), text.encode())
-        return text
+        return written(text, file)
 
     def to_html(self, file: str | Path | None = None) -> str:
         """Returns the HTML page and writes it to `file`, if given."""
-        text = page.page(self)
-        if file is not None:
-            write_atomically(Path(file), text.encode())
-        return text
+        return written(page.page(self), file)
 
     def plot(self, file: str | Path | None = None) -> drawing.Picture:
         """The network as boxes beside the sentences, as SVG; writes `file`, if given.

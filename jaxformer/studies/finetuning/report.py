@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxformer.core.text_format import byte_size
-from jaxformer.io.atomic_files import write_atomically, write_json
+from jaxformer.io.atomic_files import write_json, written
 from jaxformer.report.tables import csv_text
 from jaxformer.stats.differences import Number
 from jaxformer.studies.anatomy.judge import CANNOT_TELL, NO_WORSE, OPEN, WORSE
@@ -137,16 +137,11 @@ class FinetuningReport:
         """Returns the updates as CSV; writes `file`, if given."""
         rows = self.table
         text = csv_text([[*rows[0]], *([*row.values()] for row in rows)]) if rows else ""
-        if file is not None:
-            write_atomically(Path(file), text.encode())
-        return text
+        return written(text, file)
 
     def to_html(self, file: str | Path | None = None) -> str:
         """Returns the HTML page and writes it to `file`, if given."""
-        text = page.page(self)
-        if file is not None:
-            write_atomically(Path(file), text.encode())
-        return text
+        return written(page.page(self), file)
 
     def save(self, folder: Path) -> list[Path]:
         """Writes anatomy.html, .json and .csv into a folder; returns the files."""

@@ -51,7 +51,7 @@ def test_no_name_of_a_config_leads_out_of_the_folder(name):
 
 
 def test_a_value_that_is_a_path_or_very_long_still_makes_one_file_name():
-    made = place(RUN | {"overrides": {"data.path": "/home/x/" + "y" * 400}})
+    made = place(RUN | {"overrides": {"data.path": "/texts/" + "y" * 400}})
     assert len(made.name) < 200 and made.name.endswith("-0123456789ab")
     assert made.parent == Path("mixit/retrieval")
 
