@@ -36,6 +36,8 @@ from jaxformer.models.sampling import NOT_FINITE, draw
 from jaxformer.models.texts import check_belongs, check_model_first
 from jaxformer.models.words import attached
 
+NO_PROMPTS = "tokens must be a list of token ids for each prompt, such as [[5, 17, 2]], or texts; {}."
+
 
 class Generation(NamedTuple):
     """The continuations of a batch of prompts.
@@ -111,6 +113,8 @@ def generate(
       print(out.texts[0])
     """
     check_model_first(model, params)
+    if not isinstance(tokens, Sequence) and not hasattr(tokens, "shape"):
+        raise UserError(NO_PROMPTS.format(f"got {tokens!r:.60}"))
     texts = [tokens] if isinstance(tokens, str) else tokens
     is_text = not hasattr(texts, "shape") and any(isinstance(text, str) for text in texts)
     if tokenizer is None and is_text:
@@ -176,8 +180,8 @@ def _prompts(model: Any, tokens: Any, real: Any, tokenizer: Any, chat: bool) -> 
 
 def _padded(model: Any, rows: Sequence[np.ndarray]) -> Prompts:
     """Returns prompts with padding, on the left for published models, otherwise on the right."""
-    if any(row.ndim != 1 for row in rows):
-        raise UserError("tokens must be a list of token ids for each prompt, such as [[5, 17, 2]].")
+    if any(row.ndim != 1 for row in rows):  # such as [5, 17, 2]
+        raise UserError(NO_PROMPTS.format("got one list"))
     if not rows or not all(row.size for row in rows):
         raise UserError("a prompt is empty; give at least one token, such as the end of a text.")
     sizes = np.array([len(row) for row in rows])

@@ -16,15 +16,21 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError, one_line
-from jaxformer.models.submodules import Outputs, check_method
+from jaxformer.models.submodules import Outputs, check_method, check_takes_rngs
+
+# What a module may keep beside its variables: constants.
+ARRAYS = (jax.Array, np.ndarray, jax.ShapeDtypeStruct)
 
 
 class FromNNX:
     """An NNX module without hidden state: parameters in, outputs out.
+
+    Plain arrays, such as a mask or a table of positions, are constants.
 
     Args:
       module: a function of `nnx.Rngs` that returns a module, so that each seed draws its own
@@ -40,31 +46,69 @@ class FromNNX:
         self._module, self._method = module, method or "__call__"
         kind: Any = module if hasattr(module, "__name__") else type(module)
         self.name = kind.__name__
+        if not isinstance(module, nnx.Module):
+            check_takes_rngs(module, self.name)
 
     @cached_property
     def _graph_and_shapes(self) -> tuple[Any, nnx.State]:
         """Returns (graph, shapes of the parameters); raises if there is any other state."""
         try:
-            module = nnx.eval_shape(self._make_module)
+            if isinstance(self._module, nnx.Module):
+                module = self._module
+            elif self._builds_arrays():
+                with jax.ensure_compile_time_eval():
+                    module = self._make_module()
+            else:  # shapes are enough, so that a large network is not built twice
+                module = nnx.eval_shape(self._make_module)
         except ValueError as error:
             if "nnx.List" not in str(error):
                 raise
             raise UserError(
-                f"{self.name} keeps submodules in a Python list or dict, which NNX does not see: "
-                f"use nnx.List or nnx.Dict ({one_line(error, 120)})."
+                f"{self.name} keeps arrays or submodules in a Python list or dict, which NNX does "
+                f"not see: use nnx.List or nnx.Dict ({one_line(error, 120)})."
             ) from None
-        if not isinstance(module, nnx.Module):
-            raise UserError(f"{self.name} must return an NNX module, got {type(module).__name__}.")
         check_method(type(module), self.name, self._method)
         graph, params, random, rest = nnx.split(module, nnx.Param, nnx.RngState, ...)
-        if others := sorted({type(variable).__name__ for _, variable in nnx.to_flat_state(rest)}):
+        constants = nnx.to_flat_state(rest)
+        kinds = {type(x).__name__ for _, x in constants if not isinstance(x, ARRAYS)}
+        if kinds:
             raise UserError(
-                f"{self.name} has the state {', '.join(others)}, which would not change from step "
-                "to step; only nnx.Param is supported. Build it without dropout and batch norm."
+                f"{self.name} has the state {', '.join(sorted(kinds))}, which would not change "
+                "from step to step. Build it without dropout and batch norm, keep constants as "
+                "plain arrays, and what is trained as nnx.Param."
             )
+        self._check_constants(constants)
         # A dropout layer of rate 0 has keys, too; `_call` refuses a module that draws with them.
-        self._random = [(path, _unused(variable)) for path, variable in nnx.to_flat_state(random)]
-        return graph, params
+        keys = [(path, _unused(variable)) for path, variable in nnx.to_flat_state(random)]
+        self._fixed = [*keys, *constants]
+        return graph, jax.eval_shape(lambda: params)
+
+    def _builds_arrays(self) -> bool:
+        """Whether the module keeps plain arrays, whose numbers are needed."""
+        found = []
+
+        def build() -> None:
+            module = self._make_module()
+            if not isinstance(module, nnx.Module):
+                kind = type(module).__name__
+                raise UserError(f"{self.name} must return an NNX module, got {kind}.")
+            found.append(_keeps_arrays(module))
+
+        jax.eval_shape(build)
+        return found[0]
+
+    def _check_constants(self, constants: Any) -> None:
+        """Raises if another seed draws other constants, because all seeds would share them."""
+        if not constants or isinstance(self._module, nnx.Module):
+            return
+        with jax.ensure_compile_time_eval():
+            others = nnx.split(self._make_module(1), nnx.Param, nnx.RngState, ...)[-1]
+        for (path, one), (_, other) in zip(constants, nnx.to_flat_state(others), strict=True):
+            if str(one.dtype).startswith("key") or not np.array_equal(one, other, equal_nan=True):
+                raise UserError(
+                    f"{self.name} draws the array {_address(path)} at random: make it an "
+                    "nnx.Param, and freeze it with a rule, so that each seed draws its own."
+                )
 
     def _make_module(self, key: jax.Array | int = 0) -> nnx.Module:
         return self._module if isinstance(self._module, nnx.Module) else self._module(nnx.Rngs(key))
@@ -74,7 +118,7 @@ class FromNNX:
         del inputs  # an NNX module has its shapes from the start
         self._graph_and_shapes  # noqa: B018  (raises if the module has other state)
         flat = nnx.to_flat_state(nnx.state(self._make_module(key), nnx.Param))
-        leaves = {"/".join(map(str, path)): variable[...] for path, variable in flat}
+        leaves = {_address(path): variable[...] for path, variable in flat}
         return {"params": paths.unflatten(leaves)}
 
     def apply(self, variables: Mapping[str, Any], *inputs: Any, mutable: Any = False) -> Any:
@@ -91,35 +135,64 @@ class FromNNX:
             root = self._method if path == () else None
             submodule.__class__ = _recording_class(type(submodule), path, root, outputs)
         logits, kept = nnx.capture(self._call, nnx.Intermediate)(module, tokens)
-        leaves = {"/".join(map(str, path)): x[...] for path, x in nnx.to_flat_state(kept)}
+        leaves = {_address(path): x[...] for path, x in nnx.to_flat_state(kept)}
         return logits, paths.unflatten(leaves)
 
     def _with_params(self, variables: Mapping[str, Any]) -> nnx.Module:
         graph, shapes = self._graph_and_shapes
         leaves = paths.flatten(variables["params"])
         params = [
-            (path, variable.replace(leaves["/".join(map(str, path))]))
+            (path, variable.replace(leaves[_address(path)]))
             for path, variable in nnx.to_flat_state(shapes)
         ]
-        return nnx.merge(graph, nnx.from_flat_state([*params, *self._random]))
+        return nnx.merge(graph, nnx.from_flat_state([*params, *self._fixed]))
 
     def _call(self, module: nnx.Module, *inputs: Any) -> Any:
-        counts = self._counts(module)
+        before = _fixed_values(module)
         if callable(self._method):
             outputs = self._method(module, *inputs)
         else:
             outputs = getattr(module, self._method)(*inputs)
-        if any(new is not old for old, new in zip(counts, self._counts(module))):
+        after = _fixed_values(module)
+        changed = [path for path, value in before.items() if after.get(path) is not value]
+        if any(path[-1:] == ("count",) for path in changed):
             raise UserError(
                 f"{self.name} draws random numbers when it is applied, as dropout does, and "
                 "training passes none: build it with deterministic=True or without dropout."
             )
+        if changed:
+            raise UserError(
+                f"{self.name} changes the array {_address(changed[0])} when it is applied, which "
+                "would not last to the next step: compute it from the tokens."
+            )
         return outputs
 
-    def _counts(self, module: nnx.Module) -> list[Any]:
-        """The counts of drawn numbers, which are other objects after a draw, also inside of jit."""
-        found = (node for _, node in nnx.iter_graph(module) if isinstance(node, nnx.RngCount))
-        return [count.get_value() for count in found]
+
+def _fixed_values(module: nnx.Module) -> dict[tuple[Any, ...], Any]:
+    """{path: value} of constants and of counts of drawn numbers, which a call may not replace.
+
+    A replaced value is another object, also inside of jit.
+    """
+    nodes = nnx.iter_graph(module)
+    return {
+        path: node.get_value() if isinstance(node, nnx.RngCount) else node
+        for path, node in nodes
+        if isinstance(node, (nnx.RngCount, *ARRAYS))
+    }
+
+
+def _keeps_arrays(module: nnx.Module) -> bool:
+    plain = (list, tuple, dict)  # whose arrays NNX takes for static while it traces
+    return any(
+        isinstance(leaf, ARRAYS)
+        for _, node in nnx.iter_graph(module)
+        if isinstance(node, (*plain, *ARRAYS))
+        for leaf in jax.tree.leaves(node)
+    )
+
+
+def _address(path: tuple[Any, ...]) -> str:
+    return "/".join(map(str, path))
 
 
 def _unused(variable: Any) -> Any:

@@ -174,3 +174,17 @@ def check_method(kind: type, name: str, method: str | Callable[..., Any] | None)
         ) from None
     except ValueError:  # a callable without a signature
         return
+
+
+def check_takes_rngs(module: Callable[..., Any], name: str) -> None:
+    """Raises unless `module` can be called with nnx.Rngs to build an NNX module."""
+    if isinstance(module, type) and issubclass(module, nn.Module):
+        raise UserError(f"{name} is a class of Linen: give an instance, such as {name}().")
+    try:
+        inspect.signature(module).bind("rngs")
+    except TypeError:
+        raise UserError(
+            f"{name} must take one argument, nnx.Rngs, such as lambda rngs: Net(16, rngs=rngs)."
+        ) from None
+    except ValueError:  # a callable without a signature
+        return

@@ -87,12 +87,19 @@ def check_belongs(model: Any, tokenizer: Any) -> None:
     own = attached(model)
     if own is None or tokenizer is own:
         return
-    ours, theirs = own.pieces(PROBE), tokenizer.pieces(PROBE)
-    if list(ours) != list(theirs):
+    ours, theirs = _encoded(own), _encoded(tokenizer)
+    if ours != theirs:
         raise UserError(
-            f"the tokenizer does not belong to the model: it encodes {PROBE[:9]!r} .. as "
-            f"{list(theirs)[:4]}, the model's own as {list(ours)[:4]}. Leave it out."
+            f"the tokenizer does not belong to the model: it encodes {PROBE[:9]!r} .. "
+            f"{theirs:.60}, the model's own {ours:.60}. Leave it out."
         )
+
+
+def _encoded(tokenizer: Any) -> str:
+    try:
+        return f"as {list(tokenizer.pieces(PROBE))}"
+    except UserError:
+        return f"not at all ({tokenizer!r})"  # an alphabet without some of its letters
 
 
 def check_model_first(model: Any, params: Any) -> None:

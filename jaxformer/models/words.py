@@ -7,6 +7,8 @@ A loaded model knows its tokenizer (`attach`). It is read on first use, because 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from jaxformer.core.errors import UserError, did_you_mean
 from jaxformer.core.text_format import counted
 
@@ -37,6 +39,17 @@ def attached(model: Any) -> Any:
     """The tokenizer that a model knows; None without one."""
     read = getattr(model, READER, None)
     return None if read is None else read()
+
+
+def token_list(ids: Any) -> list[int]:
+    """The tokens of one text as a list, given as a list or an array."""
+    array = np.asarray(ids)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise UserError(
+            "expected the token ids of one text, such as tokens[0]; got "
+            f"{array.dtype} of the shape {array.shape}."
+        )
+    return array.tolist()
 
 
 class Words:
@@ -118,7 +131,7 @@ class Letters(Words):
     pieces = encode
 
     def decode(self, ids: list[int]) -> str:
-        return "".join(self.alphabet[i] for i in ids)
+        return "".join(self.alphabet[i] for i in token_list(ids))
 
     def show(self, token: int) -> str:
         return self.alphabet[token]
@@ -139,7 +152,7 @@ class PreparedWords(Words):
     pieces = encode
 
     def decode(self, ids: list[int]) -> str:
-        return self.tokenizer.decode(ids)
+        return self.tokenizer.decode(token_list(ids))
 
     def show(self, token: int) -> str:
         return repr(self.tokenizer.decode([token]))

@@ -1,5 +1,6 @@
 """GGUF files: weights, logits and tokens equal those of transformers; bad files are errors."""
 
+import sys
 from pathlib import Path
 
 import jax
@@ -87,6 +88,12 @@ def test_bad_files_raise_one_line_errors(llama, tmp_path):
     check(content[:offset] + bytes(8) + content[offset + 8 :], "overlap")
     check(content.replace(b"blk.1.ffn_up", b"blk.1.ffn_no"), "lacks blk.1.ffn_up.weight")
     assert tensor.shape == (32, 32)
+
+
+def test_a_missing_package_is_not_called_an_incomplete_file(llama, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(UserError, match="^GGUF files need the package gguf: pip install"):
+        GGUFFile(llama)
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,12 @@ PARAMS, MODEL = (
         (lambda toy: jaxformer.text(toy[0]).position("jax", "a", 2), "occurs 1 time in the prompt"),
         (lambda toy: jaxformer.text(toy[0]).position("jax", ""), "is not in the prompt"),
         (lambda toy: jaxformer.text(3), "int knows no tokenizer"),
+        (lambda toy: jaxformer.text(toy[0]).decode([[9, 0]]), r"ids of one text, .* shape \(1, 2\)"),
+        (lambda toy: jaxformer.generate(*toy, 5, new=1), "a list of token ids for each prompt"),
+        (
+            lambda toy: jaxformer.generate(*toy, "jax", new=1, tokenizer=Letters("xaj")),
+            r"not belong to the model: .* not at all \(Letters\('xaj'\)\), the model's own",
+        ),
     ],
 )
 def test_a_wrong_call_is_a_one_line_error(call, message, toy):
@@ -183,4 +189,10 @@ def test_a_tokenizer_of_another_model_is_refused(folder, tmp_path):
 
     with pytest.raises(UserError, match="the tokenizer does not belong to the model"):
         jaxformer.generate(model, params, "Mary", new=1, tokenizer=Other(folder, 10**6))
-    jaxformer.generate(model, params, "Mary", new=1, tokenizer=jaxformer.text(folder))
+    with pytest.raises(UserError, match="does not belong to the model"):
+        jaxformer.generate(model, params, "Mary", new=1, tokenizer=Letters("Mary"))
+    text = jaxformer.text(folder)
+    out = jaxformer.generate(model, params, "Mary", new=2, tokenizer=text)
+    assert text.decode(out.tokens[0]) == out.texts[0]  # an array is a list of tokens, too
+    with pytest.raises(UserError, match="expected a text, got int"):
+        text.encode(5)

@@ -10,7 +10,7 @@ import pytest
 from flax import nnx
 
 import jaxformer
-from jaxformer import surgery
+from jaxformer import capture, surgery
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.models.wrap import wrap
@@ -120,6 +120,43 @@ def test_a_dropout_layer_that_draws_nothing_is_no_state():
     )
 
 
+class Table(nnx.Module):
+    """Keeps a plain array, as many modules keep a mask or an encoding of positions."""
+
+    def __init__(self, rngs, draw):
+        self.table, self.count = draw(rngs), 0
+        self.unembed = nnx.Linear(8, 16, rngs=rngs)
+
+    def __call__(self, tokens):
+        return self.unembed(self.table[tokens])
+
+
+class Counting(Table):
+    def __call__(self, tokens):
+        self.table = self.table + 1
+        return super().__call__(tokens)
+
+
+def position_table(rngs):
+    return jnp.sin(jnp.arange(16.0)[:, None] * jnp.arange(8.0)[None])
+
+
+@pytest.mark.parametrize("is_instance", [False, True])
+def test_a_plain_array_of_an_nnx_module_is_a_constant(is_instance):
+    def build(rngs):
+        return Table(rngs, position_table)
+
+    model = wrap(build(nnx.Rngs(3)) if is_instance else build, **SIZES)
+    tokens = jnp.arange(14).reshape(2, 7)
+    shapes = jax.eval_shape(lambda key: model.init(key, tokens)["params"], jax.random.key(0))
+    assert set(paths.flatten(shapes)) == {"unembed/kernel", "unembed/bias"}
+    params = jax.jit(lambda key: model.init(key, tokens)["params"])(jax.random.key(0))
+    expected = position_table(None)[tokens] @ params["unembed"]["kernel"]
+    np.testing.assert_allclose(model.apply({"params": params}, tokens), expected, atol=1e-6)
+    captured = capture.capture(model, params, tokens, names=["unembed"])
+    np.testing.assert_allclose(captured["unembed/output"], expected, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "module, message",
     [
@@ -136,6 +173,21 @@ def test_a_dropout_layer_that_draws_nothing_is_no_state():
         (lambda rngs: Dropping(rngs, 0.5), "draws random numbers when it is applied"),
         (lambda rngs: {}, "must return an NNX module, got dict"),
         (3, "takes a Flax Linen or NNX module, .* got int"),
+        (LinenNet, r"LinenNet is a class of Linen: give an instance, such as LinenNet\(\)"),
+        (lambda: None, r"<lambda> must take one argument, nnx.Rngs"),
+        (
+            lambda rngs: Table(rngs, lambda rngs: rngs.normal((16, 8))),
+            "draws the array table at random: make it an nnx.Param, and freeze it with a rule",
+        ),
+        (
+            lambda rngs: Table(rngs, lambda _: [jnp.ones(3)]),
+            "keeps arrays or submodules in a Python list or dict",
+        ),
+        (
+            lambda rngs: Table(rngs, lambda _: nnx.Variable(jnp.ones((16, 8)))),
+            "has the state Variable, .* keep constants as plain arrays",
+        ),
+        (lambda rngs: Counting(rngs, position_table), "changes the array table when it is applied"),
     ],
 )
 def test_a_module_that_does_not_fit_gets_a_one_line_error(module, message):

@@ -55,6 +55,8 @@ class GGUFFile:
             raise UserError(f"{file} cannot be read: {one_line(error, 100)}.") from None
         try:
             self._read_header()
+        except UserError:  # such as a missing package
+            raise
         except (ValueError, OverflowError) as error:
             raise UserError(
                 f"{file} is not a complete GGUF file: {one_line(error, 200)}."

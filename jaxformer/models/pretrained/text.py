@@ -10,7 +10,7 @@ from jaxformer.io.huggingface_tokenizer import HuggingFace
 from jaxformer.models.pretrained import gguf_tokenizer, hub
 from jaxformer.models.pretrained.gguf_file import GGUFFile, is_gguf
 from jaxformer.models.pretrained.safetensors_folder import read_json
-from jaxformer.models.words import Words
+from jaxformer.models.words import Words, token_list
 
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 TEMPLATE = "chat_template"
@@ -64,6 +64,8 @@ class Text(Words):
         return self._token_ids(_render_chat(template, messages, self.settings), False)
 
     def _token_ids(self, text: str, add_special: bool) -> list[int]:
+        if not isinstance(text, str):
+            raise UserError(f"expected a text, got {type(text).__name__}: {text!r:.60}.")
         try:
             text.encode()
         except UnicodeError:  # half of a surrogate pair
@@ -72,6 +74,7 @@ class Text(Words):
 
     def decode(self, ids: list[int]) -> str:
         """Returns the text up to the first end token, without special tokens."""
+        ids = token_list(ids)
         end = next((i for i, token in enumerate(ids) if token in self.ends), len(ids))
         return self.tokenizer.decode(ids[:end])
 
