@@ -21,7 +21,7 @@ import jaxformer
 from jaxformer.models.decoder import decoder
 from jaxformer.models.toy import FOLDER, save_toy
 from jaxformer.runtime.command_line import Parser, command
-from jaxformer.tasks.task import Batch, Task
+from jaxformer.tasks import Batch, Task
 
 STEPS, BATCH_SIZE, LEARNING_RATE = 2000, 64, 3e-3
 SHORTEST, LONGEST = 4, 16  # letters in a segment

@@ -91,9 +91,11 @@ def select(tree: Tree, pattern: str) -> dict[str, Any]:
         pattern: a regular expression over paths.
 
     Raises:
-        UserError: if no leaf matches; the message names the closest path.
+        UserError: the tree is no dict, or no leaf matches; the message names the closest path.
     """
     check_pattern(pattern)
+    if not isinstance(tree, Mapping):
+        raise UserError(f"expected parameters, a nested dict; got {tree!r:.60}.")
     flat = flatten(tree)
     selected = {path: leaf for path, leaf in flat.items() if matches(pattern, path, True)}
     if not selected:

@@ -36,7 +36,9 @@ from jaxformer.models.sampling import NOT_FINITE, draw
 from jaxformer.models.texts import check_belongs, check_model_first
 from jaxformer.models.words import attached
 
-NO_PROMPTS = "tokens must be a list of token ids for each prompt, such as [[5, 17, 2]], or texts; {}."
+NO_PROMPTS = (
+    "tokens must be texts or a list of token ids for each prompt, such as [[5, 17, 2]]; {}."
+)
 
 
 class Generation(NamedTuple):

@@ -69,7 +69,11 @@ class FromNNX:
             ) from None
         check_method(type(module), self.name, self._method)
         graph, params, random, rest = nnx.split(module, nnx.Param, nnx.RngState, ...)
-        constants = nnx.to_flat_state(rest)
+        with jax.ensure_compile_time_eval():  # numbers, not tracers of a program that asks first
+            constants = [
+                (path, jnp.asarray(x) if isinstance(x, np.ndarray) else x)
+                for path, x in nnx.to_flat_state(rest)
+            ]
         kinds = {type(x).__name__ for _, x in constants if not isinstance(x, ARRAYS)}
         if kinds:
             raise UserError(

@@ -111,7 +111,7 @@ class Wrapped:
         got = getattr(logits_BxTxV, "shape", type(logits_BxTxV).__name__)
         if got != expected:
             raise UserError(
-                f"{self.spec.module} must return logits (batch, tokens, vocabulary): expected "
+                f"{self.spec.module:.60} must return logits (batch, tokens, vocabulary): expected "
                 f"{expected}, got {got}."
             )
         logits = take_positions(logits_BxTxV, positions_BxK)

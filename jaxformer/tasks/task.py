@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from jaxformer.core import layouts
 from jaxformer.data.protocols import Batch as Batch
+from jaxformer.tasks import trivial
 from jaxformer.tasks.chunked_loss import DeferredLogits
 from jaxformer.tasks.cross_entropy import cross_entropy
 
@@ -45,7 +46,7 @@ MIN_EXAMPLES_OF_A_KIND = 1000
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """A task. Subclasses define sizes, `example` and `baselines`, and may add metrics."""
+    """A task. Subclasses define sizes and `example`, and may add baselines and metrics."""
 
     @property
     @abstractmethod
@@ -155,13 +156,20 @@ class Task(ABC):
         """The names of the scores that are reported by group."""
         return ("accuracy",)
 
-    @abstractmethod
     def baselines(self, batch: Batch) -> dict[str, float]:
-        """Returns scores of trivial predictors on this batch: the chance levels of the task.
+        """Scores of trivial predictors on this batch: the chance levels of the task.
 
-        Predictors are fitted on separate examples (tasks/trivial.py). Names that end in "_loss"
-        are in nats; other scores are accuracies. A run that ends above `unigram_loss` warns.
+        By default they know how often each answer occurs, and nothing of an example. Return those
+        that see more too, such as a guess among the tokens of the input: a network that ends at
+        their score has learned no more than they know. Predictors are fitted on separate examples
+        (tasks/trivial.py). Names that end in "_loss" are in nats; other scores are accuracies. A
+        run that ends above `unigram_loss` warns.
         """
+        fit, batch = trivial.fitting_examples(self), jax.device_get(batch)
+        return {
+            "best_constant": trivial.best_constant(fit, batch),
+            "unigram_loss": trivial.unigram_loss(fit, batch),
+        }
 
     @property
     def declared(self) -> Declared | None:

@@ -109,3 +109,9 @@ def test_half_precision_is_decomposed_in_float32():
 def test_wrong_cuts_are_one_line_errors(pattern, fraction, message):
     with pytest.raises(UserError, match=message):
         surgery.laser(PARAMS, pattern, fraction)
+
+
+def test_a_model_in_place_of_its_parameters_is_a_one_line_error():
+    model = encoder(vocab_size=4, length=2, width=8, layers=1, heads=2, beta=1.0)
+    with pytest.raises(UserError, match="expected parameters, a nested dict; got Encoder"):
+        surgery.laser(model, "block_0/mlp", 0.5)  # type: ignore[arg-type]

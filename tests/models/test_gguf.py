@@ -92,7 +92,7 @@ def test_bad_files_raise_one_line_errors(llama, tmp_path):
 
 def test_a_missing_package_is_not_called_an_incomplete_file(llama, monkeypatch):
     monkeypatch.setitem(sys.modules, "gguf", None)
-    with pytest.raises(UserError, match="^GGUF files need the package gguf: pip install"):
+    with pytest.raises(UserError, match=r"^GGUF files need the package gguf: pip install"):
         GGUFFile(llama)
 
 

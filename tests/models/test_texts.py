@@ -166,7 +166,7 @@ PARAMS, MODEL = (
         (lambda toy: jaxformer.text(toy[0]).position("jax", "a", 2), "occurs 1 time in the prompt"),
         (lambda toy: jaxformer.text(toy[0]).position("jax", ""), "is not in the prompt"),
         (lambda toy: jaxformer.text(3), "int knows no tokenizer"),
-        (lambda toy: jaxformer.text(toy[0]).decode([[9, 0]]), r"ids of one text, .* shape \(1, 2\)"),
+        (lambda toy: jaxformer.text(toy[0]).decode([[9, 0]]), r"of one text, .* shape \(1, 2\)"),
         (lambda toy: jaxformer.generate(*toy, 5, new=1), "a list of token ids for each prompt"),
         (
             lambda toy: jaxformer.generate(*toy, "jax", new=1, tokenizer=Letters("xaj")),

@@ -141,10 +141,14 @@ def position_table(rngs):
     return jnp.sin(jnp.arange(16.0)[:, None] * jnp.arange(8.0)[None])
 
 
+def numpy_table(rngs):
+    return np.sin(np.arange(16)[:, None] * np.arange(8)).astype(np.float32)
+
+
 @pytest.mark.parametrize("is_instance", [False, True])
 def test_a_plain_array_of_an_nnx_module_is_a_constant(is_instance):
     def build(rngs):
-        return Table(rngs, position_table)
+        return Table(rngs, position_table if is_instance else numpy_table)
 
     model = wrap(build(nnx.Rngs(3)) if is_instance else build, **SIZES)
     tokens = jnp.arange(14).reshape(2, 7)

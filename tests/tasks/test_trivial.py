@@ -1,6 +1,9 @@
 """Trivial predictors learn from separate examples and are scored on the test set of the run."""
 
+from dataclasses import dataclass
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -10,7 +13,7 @@ from jaxformer.tasks.dyck import Dyck
 from jaxformer.tasks.hops import Hops
 from jaxformer.tasks.memorize import Memorize
 from jaxformer.tasks.retrieval import Retrieval
-from jaxformer.tasks.task import Batch, by_range, ranges
+from jaxformer.tasks.task import Batch, Task, by_range, ranges
 
 FIT = Batch(np.array([[0, 1, 0]]), np.array([[5, 7, 5]]), np.array([[1.0, 1, 0]]))
 TEST = Batch(np.array([[1, 0, 9]]), np.array([[7, 5, 5]]), np.array([[1.0, 1, 1]]))
@@ -36,6 +39,27 @@ def test_a_predictor_answers_by_group_and_a_new_group_gets_the_commonest_answer(
     assert trivial.best_by(lambda b: (b.inputs,), FIT, TEST) == 1.0
     assert trivial.best_by(lambda b: (b.inputs,), FIT, TEST._replace(targets=1 + TEST.targets)) == 0
     assert trivial.best_constant(FIT, TEST) == pytest.approx(2 / 3)
+
+
+@dataclass(frozen=True)
+class Toss(Task):
+    """Whether two coins show the same side; heads fall three times in four."""
+
+    vocab_size = 2
+    length = 2
+    n_scored = 1
+
+    def example(self, key, index):
+        coins = jax.random.bernoulli(key, 0.75, (2,)).astype(jnp.int32)
+        return Batch(coins, (coins[0] == coins[1]) * jnp.array([0, 1]), jnp.array([0.0, 1.0]))
+
+
+def test_a_task_without_baselines_is_compared_with_answer_frequencies():
+    targets = np.array([[0, i < 5] for i in range(8)], int)
+    scores = Toss().baselines(Batch(targets, targets, np.tile([0.0, 1.0], (8, 1))))
+    assert scores["best_constant"] == 5 / 8
+    expected = -(5 * np.log(5 / 8) + 3 * np.log(3 / 8)) / 8  # same sides: .75**2 + .25**2 = 5 / 8
+    assert scores["unigram_loss"] == pytest.approx(expected, abs=1e-3)
 
 
 def test_who_knows_the_frequencies_has_their_entropy():

@@ -103,7 +103,7 @@ def run(
     if not request.shapes and not intermediates:
         raise UserError(
             f"{type(model).__name__} has no activation addresses: its modules call neither "
-            "`activation_points.tap` nor `sow`."
+            "`activation_points.tap` nor `sow`. jaxformer.wrap gives addresses to a Flax module."
         )
     request.check_edits()
     captured: dict[str, Any] = {}
