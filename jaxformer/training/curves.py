@@ -37,6 +37,7 @@ def curves(
     chosen: Mapping[str, Sequence[bool]] | None = None,
     figure: Any = None,
     title: str = "",
+    names: Mapping[str, str] | None = None,
 ) -> Any:
     """Returns a matplotlib figure with a colour for each run and a line for each member.
 
@@ -48,6 +49,7 @@ def curves(
       chosen: {label: which members to draw}; all members of other runs are drawn.
       figure: an empty figure to draw on.
       title: the line above the panels; by default the last validation accuracy of each run.
+      names: the names of baselines in the legend; by default theirs, without underscores.
     """
     has_entropy = any("attention_entropy" in row for rows in runs.values() for row in rows)
     figure, axes = figure_style.panels(1, 2 + has_entropy, (figure_style.PAGE, 1.8), figure)
@@ -68,8 +70,9 @@ def curves(
                 legend.setdefault(label, lines[0])
     for (name, value), dashes in zip(baselines.items(), (":", "--", "-.", ":"), strict=False):
         axis = left if name.endswith("_loss") else right
+        label = (names or {}).get(name, name.replace("_", " "))
         line = axis.axhline(value, color="0.4", ls=dashes, lw=1)
-        legend[f"{name.replace('_', ' ')} {value:.3g}"] = line
+        legend[f"{label} {value:.3g}"] = line
     left.set(xlabel="training step", ylabel="training loss (nats a token)")
     losses = np.concatenate([np.ravel(line.get_ydata()) for line in left.lines] or [np.ones(1)])
     if np.nanmax(losses, initial=0) > 10 * np.nanmin(losses, initial=np.inf):  # over a decade

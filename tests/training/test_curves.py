@@ -10,6 +10,14 @@ def test_the_figure_shows_its_title_and_what_a_line_is():
     assert "It works" in texts and "A line is a seed: 3 of first, 8 of second." in texts
 
 
+def test_a_baseline_may_have_another_name_in_the_legend():
+    rows = {"mine": [{"step": 0, "loss": [1.0]}]}
+    scores = {"unigram_loss": 3.425, "bigram_loss": 2.0}
+    figure = curves.curves(rows, scores, names={"unigram_loss": "answer frequencies"})
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts == ["mine", "answer frequencies 3.42", "bigram loss 2"]
+
+
 def test_the_loss_has_a_logarithmic_axis_if_it_falls_by_decades():
     scales = {}
     for name, losses in {
