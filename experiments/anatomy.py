@@ -258,8 +258,8 @@ def subject_of(args: Namespace) -> Subject:
         return sources.of_run(run, config_subjects.load_task(args.task) if args.task else None)
     if len(named_sources) != 1:
         raise UserError(
-            "give one of --task=package.module:Task, --config=NAME and the folder of a run, got "
-            f"{len(named_sources)}."
+            "give one task or network, such as --task=retrieval, --task=my_task.py:Task, "
+            f"--config=NAME or the folder of a run; got {len(named_sources)}."
         )
     if args.config:
         return config_subjects.of_config_text(args.config, **options)

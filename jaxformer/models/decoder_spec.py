@@ -10,7 +10,7 @@ from jaxformer.models import attention
 from jaxformer.models.activations import activation
 from jaxformer.models.half_precision import DENSE
 from jaxformer.models.layers import Dense, dense, normal
-from jaxformer.models.model import MAX_SCALE, check_sizes
+from jaxformer.models.model import MAX_SCALE, check_sizes, heads_error
 
 MIXERS = ("softmax", "mixit")
 POSITIONS = ("rotary", "none")
@@ -95,7 +95,7 @@ class DecoderSpec:
                 "Set mixer='softmax' or document_end=-1."
             )
         if self.width % self.heads:
-            raise UserError(f"{self.heads} heads do not divide the width {self.width}.")
+            raise heads_error(self.heads, self.width)
         check_choice("positions", self.positions, POSITIONS)
         if self.is_rotary and self.width // self.heads % 2:
             raise UserError(

@@ -23,7 +23,7 @@ from jaxformer.models.activation_points import tap
 from jaxformer.models.activations import activation
 from jaxformer.models.half_precision import add_to_all
 from jaxformer.models.layers import dense, embedding, rms_normalise
-from jaxformer.models.model import check_sizes, make_spec, take_positions
+from jaxformer.models.model import check_sizes, heads_error, make_spec, take_positions
 from jaxformer.models.scanned import scan_blocks
 from jaxformer.models.transformer import BlockSpec, TransformerBlock
 
@@ -63,7 +63,7 @@ class EncoderSpec:
             if not traced and not 0 <= value < math.inf:
                 raise UserError(f"{name} must be finite and at least 0, got {value}.")
         if self.width % self.heads:
-            raise UserError(f"{self.heads} heads do not divide the width {self.width}.")
+            raise heads_error(self.heads, self.width)
         activation(self.activation, self.width)  # raises if the name is unknown
 
     @property

@@ -58,6 +58,13 @@ def check_sizes(spec: Any, *names: str, least: int = 1) -> None:
         check_range(name, getattr(spec, name), least, MAX_SIZES[name])
 
 
+def heads_error(heads: int, width: int) -> UserError:
+    """Says which number of heads, close to the wrong one, divides the width."""
+    divisors = [n for n in range(1, width + 1) if width % n == 0]
+    close = min(divisors, key=lambda n: abs(n - heads), default=1)
+    return UserError(f"{heads} heads do not divide the width {width}; {close} would.")
+
+
 def make_spec(spec_type: type, numbers: Mapping[str, Any]) -> Any:
     """Returns the spec with these fields; raises UserError if one is unknown or missing."""
     known = {field.name: field for field in fields(spec_type)}

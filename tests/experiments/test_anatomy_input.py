@@ -25,7 +25,7 @@ def broken():
     raise KeyError("no data")
 """
 WRONG = {
-    "nothing": ([], "give one of --task"),
+    "nothing": ([], "such as --task=retrieval"),
     "two sources": (["--task=retrieval", "--config=mixit/retrieval"], "got 2"),
     "unknown task": (["--task=retrievel"], "Did you mean 'retrieval'"),
     "no module": (["--task=nowhere.tasks:Sort"], "no module 'nowhere'"),

@@ -140,7 +140,7 @@ def test_shaped_activation_keeps_the_second_moment():
 
 def test_impossible_fields_raise_one_line_errors():
     cases = [
-        (dict(heads=3), "3 heads do not divide the width 8"),
+        (dict(heads=3), "3 heads do not divide the width 8; 2 would"),
         (dict(heads=8), "even head dimension, got width 8 / 8 heads = 1"),
         (dict(mixer="mixt"), "unknown mixer 'mixt'. Did you mean 'mixit'"),
         (dict(act="gelu2"), "unknown activation"),
