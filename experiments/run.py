@@ -144,9 +144,9 @@ def parse(argv: Sequence[str]) -> Namespace:
             "`jaxformer configs` lists all configs."
         )
     args.file, args.config = args.config, flags.load_config(args.config)
-    args.overrides = {
-        name: flags.override(args.config, name, text) for name, text in args.fields.items()
-    }
+    # Another text clears the fingerprint of the config's, so that a given one must come after it.
+    in_order = sorted(args.fields.items(), key=lambda field: field[0] == "task.fingerprint")
+    args.overrides = {name: flags.override(args.config, name, text) for name, text in in_order}
     return args
 
 

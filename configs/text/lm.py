@@ -23,8 +23,7 @@ Prepare the text of the small scale once (docs/data.md has the texts of the pape
     python experiments/prepare.py --dataset text:tinyshakespeare.txt --tokenizer bpe:1024 \
         --out runs/data/tinyshakespeare-bpe1024
 
-For any other text add --config.task.tokens=FOLDER. If the config has a fingerprint, the checksum of
-its text, also add an empty --config.task.fingerprint=. Validation loss chooses the learning rate.
+For any other text add --config.task.tokens=FOLDER. Validation loss chooses the learning rate.
 Unigram, bigram and trigram baselines are fitted on the training text. At paper scale a line or a
 document is one example, cut or padded as in the authors' code. `log_perplexity` is then the mean of
 the losses of batches, as in their code, and `loss` the mean over all scored tokens.

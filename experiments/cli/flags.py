@@ -188,6 +188,8 @@ def override(config: ConfigDict, name: str, text: str) -> Any:
     value = _parse_value(name, text, section_config[last])
     if name in VARIANT_FIELDS and value != section_config[last]:
         labels.update({label: "custom" for label in ("variant", "thaw") if label in labels})
+    if name == "task.tokens" and Path(value).name != Path(section_config[last]).name:
+        section_config.fingerprint = ""  # that of the config's own text
     section_config[last] = value
     return value
 

@@ -41,6 +41,16 @@ def test_overrides_take_the_type_of_the_field():
     assert several.config.optim.learning_rate == (1e-3, 2.0)
 
 
+def test_another_text_needs_no_empty_fingerprint():
+    def fingerprint(*fields):
+        return parse(["--config=text/lm:scale=small", *fields]).config.task.fingerprint
+
+    assert fingerprint() == fingerprint("--config.task.tokens=/data/tinyshakespeare-bpe1024") != ""
+    assert fingerprint("--config.task.tokens=runs/data/my") == ""
+    given = ("--config.task.fingerprint=12ab", "--config.task.tokens=my")
+    assert fingerprint(*given) == fingerprint(*given[::-1]) == "12ab"
+
+
 def test_an_argument_of_a_config_cannot_be_overridden_as_a_field(tmp_path):
     """Otherwise the label of a run could contradict its fields."""
     file = tmp_path / "mine.py"
