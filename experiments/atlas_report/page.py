@@ -56,8 +56,6 @@ def markdown(record: Mapping[str, Any]) -> str:
     lines = [
         "# Atlas: what each part does, by task",
         "",
-        "Made by `jaxformer atlas --write`, never by hand.",
-        "",
         ABOUT,
         "",
         "![Tasks by changes of a transformer, coloured by what is lost](pictures/atlas.svg)",
@@ -82,6 +80,7 @@ def markdown(record: Mapping[str, Any]) -> str:
     missed = [name.replace("_", " ") for name in sorted(rows) if not rows[name]["is_learned"]]
     if missed:
         lines += ["", f"Not learned by this network and training: {', '.join(missed)}."]
+    lines += ["", "Made by `jaxformer atlas --write`, never by hand."]
     return "\n".join(lines) + "\n"
 
 
