@@ -22,7 +22,7 @@
   --smallest         also search for the smallest set of trained parts and the smallest network that
                      are no worse, within the same budget again
   --during=N         also measure the parts at N steps of training: when does each become necessary?
-  --budget=TIME      time of training, such as 90s or 30m (10m)
+  --budget=TIME      time of training, such as 90s or 30m; on a CPU the processor's time (10m)
   --seeds=N          the largest number of seeds of a variant (8)
   --processes=N      trainings at once on the cores of a CPU (1), or jobs of Slurm at a time
   --executor=NAME    local: this machine; slurm: jobs of a Slurm cluster (local)
