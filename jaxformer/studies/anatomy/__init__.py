@@ -14,6 +14,7 @@ examination `jaxformer.examine`: what each part of a trained network does. `spec
             where a network and its `pairs` of prompts meet; `inside` measures each effect with the
             errors of `effects`, `together` measures groups of parts,
             `layer_facts` describes the blocks, and `components` decides the effects
+            `finished` keeps what was measured before a stop
 during      the parts at several steps of one training
 page        the HTML page (`page_inside`, `page_during`); `drawing` draws the network
 report      the object that `jaxformer.anatomy` returns; `content` is what it is about, and

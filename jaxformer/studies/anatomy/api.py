@@ -119,7 +119,8 @@ def anatomy(
       UserError: an argument is wrong, or the network does not learn the task.
     """
     if prompts is not None:
-        return examination.examine(source, prompts=prompts, heads=bool(heads), progress=progress)
+        looks: dict[str, Any] = {"heads": bool(heads), "workdir": workdir, "progress": progress}
+        return examination.examine(source, prompts=prompts, **looks)
     write_line = print if progress else lambda line: None
     folder = None if workdir is None else Path(workdir)
     if tokens is not None:
