@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jaxformer.stats.differences import Number
 from jaxformer.studies.anatomy import parts as network_parts
 from jaxformer.studies.anatomy.parts import FROZEN, REMOVED, WHOLE, WHOLE_NETWORK, Part
 from jaxformer.studies.anatomy.report import Report
-from jaxformer.studies.anatomy.smallest import candidates, search
+from jaxformer.studies.anatomy.smallest import Elimination, Step, candidates, search
 from jaxformer.studies.anatomy.store import Store
 from jaxformer.studies.anatomy.study import Result, Study
 from jaxformer.studies.anatomy.training import Trained
@@ -98,6 +99,15 @@ def test_at_most_five_percent_of_searches_let_go_of_a_part_that_costs_more_than_
 
     wrong = sum(len(Planted(score, seed=seed).search().steps) > 1 for seed in range(60))
     assert wrong <= 3
+
+
+def test_the_smallest_network_is_one_sentence():
+    names = ["", "the MLP of block 0", "queries and keys of block 1"]
+    steps = tuple(Step(name, 100 - 20 * i, Number(0.9)) for i, name in enumerate(names))
+    found = Elimination(REMOVED, steps, (), 100, True)
+    assert found.sentence.startswith(
+        "The smallest network found has no MLP of block 0 and no queries and keys of block 1: 60.0%"
+    )
 
 
 def test_a_network_of_which_every_part_is_needed_keeps_all():

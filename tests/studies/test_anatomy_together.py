@@ -54,6 +54,15 @@ def test_a_group_whose_loss_is_not_decided_may_still_go():
     assert texts == ["Both of the heads can go together, over 3 trained networks."]
 
 
+def test_a_block_is_named_by_its_parts():
+    effects = [
+        Effect("block 0", method, value, 0.1, 12, 0.0)
+        for method, value in ((together.TOGETHER, 3.0), (together.SURPLUS, 2.0))
+    ]
+    (text,) = together.sentences(effects, [], smallest=0.1, unit="nats")
+    assert text.startswith("The parts of block 0 replace each other: without all of them the score")
+
+
 def test_parts_in_series_are_said_to_do_one_thing():
     report = jaxformer.examine("known:induction", progress=False)
     (text,) = [x for x in report.sentences if x.startswith("Head 2 of block 0 and head 1 of")]

@@ -65,8 +65,8 @@ class Elimination(NamedTuple):
             return f"No part can {verb} without a loss.{so_far}"
         if self.method == FROZEN:
             return f"It is enough to train {_listed(self.left)}: {share}, {numbers}.{so_far}"
-        gone = _listed([step.gone for step in self.steps[1:]])
-        return f"The smallest network found has no {gone}: {share}, {numbers}.{so_far}"
+        gone = _listed([f"no {step.gone.removeprefix('the ')}" for step in self.steps[1:]])
+        return f"The smallest network found has {gone}: {share}, {numbers}.{so_far}"
 
 
 TrainAll = Callable[[Sequence[Member]], Iterator[Result]]
