@@ -15,6 +15,7 @@ from jaxformer.interp.removal import Removal
 from jaxformer.models.decoder import decoder
 from jaxformer.studies.anatomy import components, judge, together
 from jaxformer.studies.anatomy.effects import Effect, interval
+from jaxformer.studies.anatomy.head_writes import head_writes
 from jaxformer.studies.anatomy.inside import Inside, measure
 from jaxformer.studies.anatomy.labels import head_labels
 from jaxformer.studies.anatomy.pairs import pairs_of_answers
@@ -147,6 +148,24 @@ def test_effects_of_blocks_are_those_of_all_networks_and_heads_those_of_the_firs
 def test_an_unknown_network_is_one_line():
     with pytest.raises(UserError, match="known network"):
         jaxformer.examine("known:coppy", progress=False)
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("induction", {"block_1/attn/head_1": "copy"}),  # head 2 of block 0 writes for this one
+        (
+            "cancel",
+            {f"block_0/attn/head_{i}": x for i, x in enumerate(["copy"] * 2 + ["negative"])},
+        ),
+        ("useless", {"block_0/attn/head_0": "copy"}),  # head 1 writes where nothing reads
+    ],
+)
+def test_heads_are_named_for_what_they_write(name, expected):
+    network = known.network(name)
+    found = head_writes(network.model, network.params, network.clean)
+    assert {head: label for head, (label, _) in found.items()} == expected
+    assert min(share for _, share in found.values()) > 0.8
 
 
 def test_heads_are_named_for_what_they_attend_to():

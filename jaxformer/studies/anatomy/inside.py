@@ -36,6 +36,7 @@ from jaxformer.interp.removal import Removal
 from jaxformer.studies.anatomy import layer_facts, together
 from jaxformer.studies.anatomy.effects import Changes, Effect, effects_of, interval
 from jaxformer.studies.anatomy.finished import Finished, folder_of
+from jaxformer.studies.anatomy.head_writes import head_writes
 from jaxformer.studies.anatomy.labels import Labels, head_labels
 from jaxformer.studies.anatomy.layer_facts import KernelFacts, LayerFacts
 from jaxformer.studies.anatomy.pairs import PromptPairs
@@ -72,7 +73,8 @@ class Inside:
         groups: the effects of removing several parts at once.
         spares: how many heads of a group can go at once.
         smallest: the loss that counts as none: 5 % of what the network knows about its prompts.
-        labels: {head: (what it does, such as "induction", and its share of the attention)}.
+        labels: {head: (what it attends to, such as "induction", and its share of the attention)}.
+        writes: {head: ("copy" or "negative", the share of the tokens that it attends to)}.
         networks: the trainings of the network, with different seeds. All of them count in the
             effects of blocks and groups; what is said about single heads holds for the first.
     """
@@ -92,6 +94,7 @@ class Inside:
     smallest: float = 0.0
     networks: int = 1
     labels: Labels = dataclasses.field(default_factory=dict)
+    writes: Labels = dataclasses.field(default_factory=dict)
 
 
 def measure(
@@ -178,6 +181,7 @@ def measure(
         smallest=in_groups[0].smallest if in_groups else 0.0,
         networks=1 + len(others),
         labels=head_labels(model, params, pairs.clean) if heads else {},
+        writes=head_writes(model, params, pairs.clean) if heads else {},
     )
 
 
