@@ -82,6 +82,8 @@ def test_a_search_resumes_and_a_stopped_one_says_so(tmp_path):
     stopped = planted.search(is_stopped=lambda: next(calls) > 9)
     assert not stopped.is_complete and stopped.sentence.endswith("So far: the search was stopped.")
     assert not Planted(either_is_enough, tmp_path).search(seconds=-1).is_complete
+    early = Planted(either_is_enough).search(seconds=-1)
+    assert early.sentence == "The search was stopped before it found a part that can stay random."
     again = Planted(either_is_enough, tmp_path)
     whole = again.search()
     names = [(variant.name, seed) for variant, seed, _ in planted.trained]
@@ -112,7 +114,7 @@ def test_the_smallest_network_is_one_sentence():
 
 def test_a_network_of_which_every_part_is_needed_keeps_all():
     found = Planted(lambda left: BEST if len(left) == 4 else 0.4).search()
-    assert found.sentence == "No part can stay random without a loss."
+    assert found.sentence == "No part was found that can stay random without a loss."
     assert len(found.left) == 4 and len(found.steps) == 1
 
 

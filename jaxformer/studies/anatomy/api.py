@@ -279,7 +279,7 @@ def eliminations(
     found = []
     for method, title in ((parts.FROZEN, "set of trained parts"), (parts.REMOVED, "network")):
         chosen = candidates(network_parts, method)
-        if chosen:
+        if chosen and not options["is_stopped"]():
             options["write_line"](f"searching for the smallest {title}")
             left = budget - spent.seconds()
             found.append(search(study, chosen, method, seconds=left, **options))

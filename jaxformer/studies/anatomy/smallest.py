@@ -62,7 +62,9 @@ class Elimination(NamedTuple):
         so_far = "" if self.is_complete else " So far: the search was stopped."
         if len(self.steps) == 1:
             verb = "stay random" if self.method == FROZEN else "go"
-            return f"No part can {verb} without a loss.{so_far}"
+            if not self.is_complete:
+                return f"The search was stopped before it found a part that can {verb}."
+            return f"No part was found that can {verb} without a loss."
         if self.method == FROZEN:
             return f"It is enough to train {_listed(self.left)}: {share}, {numbers}.{so_far}"
         gone = _listed([f"no {step.gone.removeprefix('the ')}" for step in self.steps[1:]])
