@@ -1,8 +1,8 @@
-"""What an examination has measured so far, on disk, so that the same command continues it.
+"""Files of what an examination has measured so far, so that the same command continues it.
 
-A method takes half a minute on a small published model, and minutes on a large one. Each method
-that is finished has one small file, in a folder whose name ends with a hash of the parameters, the
-prompts and their scores.
+A method takes up to two minutes on a published model of 30 blocks. Each method that is finished
+has one small file, in a folder whose name ends with a hash of the parameters, the prompts and their
+scores.
 """
 
 import sys
