@@ -65,6 +65,7 @@ except ModuleNotFoundError:
 import math
 import re
 import shlex
+import signal
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -191,7 +192,11 @@ def examine_model(args: Namespace) -> int:
     prompts = args.prompts or None
     folder = args.workdir or Path("runs/anatomy") / re.sub(r"\W+", "-", args.source[0])
     options: dict[str, Any] = {"prompts": prompts, "heads": not args.no_heads, "workdir": folder}
-    report = jaxformer.examine(args.source[0], **options)
+    try:
+        report = jaxformer.examine(args.source[0], **options)
+    except KeyboardInterrupt:
+        write_line("stopped: the same command continues.")
+        return 128 + signal.SIGINT
     flags = [f"--prompts={prompts}"] if prompts else []
     if args.no_heads:
         flags.append("--no-heads")
