@@ -82,7 +82,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.interp import known
 from jaxformer.runtime import processes
 from jaxformer.runtime.command_line import Parser, command, count, seconds
-from jaxformer.studies.anatomy import api, parts, sources
+from jaxformer.studies.anatomy import api, parts, retraining, sources
 from jaxformer.studies.anatomy.report import Report
 from jaxformer.studies.anatomy.subject import Subject
 from jaxformer.studies.finetuning import api as finetuning
@@ -139,8 +139,8 @@ def main(argv: Sequence[str]) -> int:
     if args.pack:
         return cluster_jobs.train_pack(args.pack, subject)
     folder = args.workdir or Path("runs/anatomy") / re.sub(r"\W+", "-", subject.name)
-    in_jobs = in_jobs_of(args, api.members_folder(folder, subject), argv)
-    report, stopped = api.examine_training(
+    in_jobs = in_jobs_of(args, retraining.members_folder(folder, subject), argv)
+    report, stopped = retraining.examine_training(
         subject,
         methods=[name.strip() for name in args.methods.split(",") if name.strip()],
         by_layer=args.by_layer,
@@ -161,7 +161,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def in_jobs_of(args: Namespace, members: Path, argv: Sequence[str]) -> Any:
-    """Returns the argument `executor` of `api.examine_training`; None to train on this machine.
+    """The argument `executor` of `examine_training`; None to train on this machine.
 
     Args:
       args: the flags.

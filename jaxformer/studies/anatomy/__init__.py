@@ -1,6 +1,7 @@
 """A study of one transformer: which of its parts must be trained, may stay random or can go?
 
-api         `jaxformer.anatomy`: trains, judges and examines
+api         `jaxformer.anatomy`: a task or a run is trained again, a published model is examined
+retraining  trains each variant of a network within a budget; `findings` gathers what came out
 sources     the door: a task, its text or a run becomes a `subject`
 subject     the task, the network and the settings of its training
 parts       the parts of a network, and the variants that train it without each of them

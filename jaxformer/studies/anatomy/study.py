@@ -270,14 +270,14 @@ class Study:
             rates = ", ".join(f"{rate:g}" for rate in self.subject.rates)
             raise UserError(
                 f"nothing to explain: the loss was not finite at step {member.diverged_at} at "
-                f"every learning rate, {rates}. Try lower ones (--rates)."
+                f"every learning rate, {rates}. Try lower ones."
             )
         if not score - 2 * (error if math.isfinite(error) else 0.0) > trivial:
             raise UserError(
                 f"nothing to explain: after {self.subject.network.steps} steps the whole network "
                 f"has {self.metric} {abs(score):.3g}, and {name.replace('_', ' ')} has "
-                f"{abs(trivial):.3g}. Try more steps (--steps), other learning rates (--rates) or "
-                "a larger network (--width, --layers)."
+                f"{abs(trivial):.3g}. Try more steps, other learning rates or "
+                "a larger network (width, layers)."
             )
 
 
