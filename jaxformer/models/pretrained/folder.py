@@ -148,7 +148,8 @@ def _checked_parts(
     except ValueError:
         parts, fits = [], False
     if not fits:
-        shape = tensor_layouts.tensor_shape(entry, [expected[path] for path in entry.parameters])
+        shapes_of_parts = [expected[path] for path in entry.parameters]
+        shape = tensor_layouts.tensor_shape(entry, shapes_of_parts, spec)
         raise UserError(
             f"{location} has the shape {tuple(tensor.shape)}; config.json requires {shape}."
         )

@@ -7,7 +7,8 @@ A tensor is named by the module of transformers that it changes, with "base_mode
 and ".lora_A.weight" or ".lora_B.weight" behind. Where a family joins kernels, as GPT-2 does with
 queries, keys and values, peft has one adapter for all of them. Ours has one for each kernel: read
 from peft they share A and have a part of B each, and written they are one adapter whose rank is the
-sum of theirs, unless they still share A.
+sum of theirs, unless they still share A. gpt-oss stacks all experts in
+one tensor, so that peft has no module to name for one of them.
 """
 
 import json
@@ -71,7 +72,7 @@ def load_adapter(
     entries = {
         entry.name.removesuffix(".weight"): entry
         for entry in tensor_layouts.tensor_entries(model.spec, list(expected))
-        if entry.parameters[0].endswith(f"/{KERNEL}")
+        if entry.parameters[0].endswith(f"/{KERNEL}") and entry.layout != "stacked"
     }
     for module, (a, b) in _pairs(file).items():
         if module not in entries:
@@ -118,8 +119,14 @@ def save_adapter(
     fan_in_first = False
     written: set[str] = set()
     for entry in tensor_layouts.tensor_entries(model.spec, list(shapes(model))):
-        if not set(entry.parameters) & set(adapted):
+        here = set(entry.parameters) & set(adapted)
+        if not here:
             continue
+        if entry.layout == "stacked":
+            raise UserError(
+                f"peft has no adapter of {min(here)}, since {entry.name} holds all experts: merge "
+                "it (jaxformer.adapters.merge) and write the model by save_folder."
+            )
         module = entry.name.removesuffix(".weight")
         a, b, scales[module] = _joined(entry, flat, model)
         tensors[f"base_model.model.{module}.lora_A.weight"] = np.ascontiguousarray(a)
