@@ -64,6 +64,7 @@ def load_adapter(
         UserError: the folder belongs to another model, or has a variant of LoRA that is not known.
     """
     folder = Path(folder)
+    _check_files(folder)
     config = _checked_config(folder / CONFIG)
     file = TensorFile(folder / TENSORS)
     expected, flat = shapes(model), dict(paths.flatten(params))
@@ -81,6 +82,12 @@ def load_adapter(
                 f"model: is it the adapter of another model, such as {_base_name(config)}?"
             )
         entry, rank = entries[module], a.shape[0]
+        written = _by_pattern(config.get("rank_pattern"), module, config["r"])
+        if written != rank:
+            raise UserError(
+                f"{folder / CONFIG} gives {module} the rank {written}, but its lora_A has the rank "
+                f"{rank}: the two files belong to different adapters."
+            )
         parts = _parts_of_b(b, entry, model)
         for path, part in zip(entry.parameters, parts, strict=True):
             n, m = expected[path]
@@ -144,6 +151,17 @@ def save_adapter(
     return folder
 
 
+def _check_files(folder: Path) -> None:
+    missing = [name for name in (CONFIG, TENSORS) if not (folder / name).is_file()]
+    if missing == [TENSORS] and (pickle := folder / "adapter_model.bin").is_file():
+        raise UserError(
+            f"{folder} has no adapter of peft: {pickle.name} is a pickle, which is refused, since "
+            f"it can run any code; save_pretrained of peft writes {TENSORS}."
+        )
+    if missing:
+        raise UserError(f"{folder} has no adapter of peft: it lacks {' and '.join(missing)}.")
+
+
 def _checked_config(file: Path) -> dict[str, Any]:
     config = read_json(file)
     if config.get("peft_type") != "LORA":
@@ -180,6 +198,8 @@ def _pairs(file: "TensorFile") -> dict[str, tuple[np.ndarray, np.ndarray]]:
         if pair["A"].shape[0] != pair["B"].shape[1]:
             shapes_ = f"{pair['A'].shape} and {pair['B'].shape}"
             raise UserError(f"{file.path}: lora_A and lora_B of {module} do not fit: {shapes_}.")
+    if not found:
+        raise UserError(f"{file.path} is empty: it adapts nothing.")
     return {module: (pair["A"], pair["B"]) for module, pair in found.items()}
 
 
