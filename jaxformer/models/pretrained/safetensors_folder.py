@@ -71,7 +71,7 @@ class SafetensorsFolder:
     def config(self) -> dict[str, Any]:
         return read_json(self.path / "config.json")
 
-    @property
+    @cached_property
     def names(self) -> set[str]:
         """The names of all stored tensors; two parts of MXFP4 are one tensor."""
         return mxfp4.joined_names(self._files)
