@@ -12,8 +12,9 @@ smallest    lets parts leave one after the other as long as the network is no wo
 judge       decides each comparison by `jaxformer.stats`; `sentences` states the decided ones
 examination `jaxformer.examine`: what each part of a trained network does. `specimens` is its door,
             where a network and its `pairs` of prompts meet; `inside` measures each effect with the
-            errors of `effects`, `together` measures groups of parts,
-            `layer_facts` describes the blocks, and `components` decides the effects
+            errors of `effects`, `together` measures groups of parts, `labels` and `head_writes`
+            name heads, `layer_facts` describes the blocks, and `components` decides the effects
+            `finished` keeps what was measured before a stop
 during      the parts at several steps of one training
 page        the HTML page (`page_inside`, `page_during`); `drawing` draws the network
 report      the object that `jaxformer.anatomy` returns; `content` is what it is about, and

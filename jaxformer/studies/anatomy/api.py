@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import math
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from jaxformer.studies.anatomy.subject import Subject
 from jaxformer.studies.anatomy.text_tables import text_table
 from jaxformer.studies.anatomy.training import Trained, is_change
 from jaxformer.studies.anatomy.workers import TrainAll, workers
+from jaxformer.studies.budget import Spent
 from jaxformer.studies.finetuning import api as finetuning
 from jaxformer.tasks.task import Task
 
@@ -88,7 +88,8 @@ def anatomy(
         as {"attention": "att_.*"}. Default: attention, MLP, norms, .. by the names of our modules,
         and each other module alone.
       seeds: the largest number of seeds of a variant.
-      budget: seconds of training.
+      budget: seconds of training: of the processor on a CPU, so that a busy machine trains as much,
+        but never more than of the clock.
       margin: the share of the lead over guessing that a network that is "no worse" may lose.
       prompts: for a published model, a file with a clean and a corrupted prompt, the right answer
         and the wrong one on each line, separated by tabs.
@@ -118,7 +119,8 @@ def anatomy(
       UserError: an argument is wrong, or the network does not learn the task.
     """
     if prompts is not None:
-        return examination.examine(source, prompts=prompts, heads=bool(heads), progress=progress)
+        looks: dict[str, Any] = {"heads": bool(heads), "workdir": workdir, "progress": progress}
+        return examination.examine(source, prompts=prompts, **looks)
     write_line = print if progress else lambda line: None
     folder = None if workdir is None else Path(workdir)
     if tokens is not None:
@@ -273,14 +275,14 @@ def eliminations(
     study: Study, network_parts: Sequence[parts.Part], **options: Any
 ) -> list[Elimination]:
     """Searches for the smallest set of trained parts, then for the smallest network."""
-    ends = time.monotonic() + options.pop("seconds")
+    budget, spent = options.pop("seconds"), Spent(is_here=options["train_all"] is None)
     found = []
     for method, title in ((parts.FROZEN, "set of trained parts"), (parts.REMOVED, "network")):
         chosen = candidates(network_parts, method)
-        if chosen:
+        if chosen and not options["is_stopped"]():
             options["write_line"](f"searching for the smallest {title}")
-            seconds = ends - time.monotonic()
-            found.append(search(study, chosen, method, seconds=seconds, **options))
+            left = budget - spent.seconds()
+            found.append(search(study, chosen, method, seconds=left, **options))
     return found
 
 

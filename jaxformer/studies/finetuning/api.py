@@ -78,7 +78,7 @@ def study_finetuning(
             "vectors": ..}; vectors are norms and biases. With one rate, nothing is chosen.
         only: names of updates, such as "attention, rank 4"; None compares all.
         seeds: the largest number of seeds of an update.
-        budget: seconds of training.
+        budget: seconds of training, of the processor on a CPU.
         margin: the share of the gain that an update which is enough may lose.
         texts: held-out texts on which all members are scored.
         validation_texts: other held-out texts, which choose the learning rates.
