@@ -29,7 +29,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer.core import paths
-from jaxformer.core.errors import UserError
+from jaxformer.core.errors import UserError, did_you_mean
 
 __all__ = ["Lora", "adapted_kernels", "add", "effective", "merge"]
 
@@ -71,6 +71,8 @@ def parse(label: str) -> Lora | None:
         UserError: the label has arguments, but is no adapter that we know.
     """
     call = CALL.fullmatch(label)
+    if call is None and "(" in label:
+        raise UserError(f"the label {label!r} is not complete: write lora(8).")
     if call is None:
         return None
     kind, text = call[1], call[2]
@@ -158,9 +160,15 @@ def add(params: Params, adapters: Adapters, key: jax.Array) -> dict[str, Any]:
         params: the parameters of one member.
         adapters: {address of a kernel: its adapter}.
         key: the random key; the draw of an adapter depends on its address, not on the others.
+
+    Raises:
+        UserError: there is no such kernel, it has an adapter, or the rank is above its own.
     """
     flat = dict(paths.flatten(params))
     for path, lora in adapters.items():
+        if path not in flat:
+            raise UserError(f"no parameter {path!r}.{did_you_mean(path, flat)}")
+        check(path, flat[path].shape, lora, flat)
         (n, m), dtype = flat[path].shape, jnp.promote_types(flat[path].dtype, jnp.float32)
         draw = jax.random.fold_in(key, zlib.crc32(path.encode()))
         bound = n**-0.5

@@ -115,6 +115,11 @@ class Partition:
                     f"the rule {self.rules[i]!r} needs an adapter of {path}, which these "
                     "parameters lack: jaxformer.train adds it, or jaxformer.adapters.add does."
                 )
+            if self.rules[i][1] == adapters.LORA and not adapters.is_leaf(path):
+                raise UserError(
+                    f"the label {adapters.LORA!r} of {path} has no rank: write lora(8). It would "
+                    "train the whole parameter."
+                )
         uncovered = [path for path in flat if path not in rule_of_path]
         if uncovered:
             some = ", ".join(uncovered[:3])

@@ -95,9 +95,23 @@ def apply_mask(scores_BxHxTxS: jax.Array, mask_TxS: jax.Array | None = None) -> 
     return jnp.where(mask, scores_BxHxTxS, -jnp.inf)
 
 
-def attention_weights(scores_BxHxTxS: jax.Array, mask_TxS: jax.Array | None = None) -> jax.Array:
-    """Returns A_ts, the softmax over the keys s where the mask is true."""
-    return jax.nn.softmax(apply_mask(scores_BxHxTxS, mask_TxS), axis=-1)
+def attention_weights(
+    scores_BxHxTxS: jax.Array,
+    mask_TxS: jax.Array | None = None,
+    sinks_H: jax.Array | None = None,
+) -> jax.Array:
+    """Returns A_ts, the softmax over the keys s where the mask is true.
+
+    A sink is one more score of a head, without a key or a value. It takes a share of the softmax,
+    so that the weights of a token sum to less than 1 and a head can attend to nothing.
+    """
+    scores_BxHxTxS = apply_mask(scores_BxHxTxS, mask_TxS)
+    if sinks_H is None:
+        return jax.nn.softmax(scores_BxHxTxS, axis=-1)
+    sinks_Hx1x1 = sinks_H.astype(scores_BxHxTxS.dtype)[:, None, None]
+    sinks_BxHxTx1 = jnp.broadcast_to(sinks_Hx1x1, (*scores_BxHxTxS.shape[:-1], 1))
+    with_sinks = jnp.concatenate([scores_BxHxTxS, sinks_BxHxTx1], axis=-1)
+    return jax.nn.softmax(with_sinks, axis=-1)[..., :-1]
 
 
 def mix(weights_BxHxTxS: jax.Array, v_BxSxHxD: jax.Array) -> jax.Array:

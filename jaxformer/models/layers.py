@@ -115,6 +115,7 @@ def softmax_attention(
     accumulate: Any = None,
     scale: float | None = None,
     adjust: Callable[[jax.Array], jax.Array] | None = None,
+    sinks_H: jax.Array | None = None,
 ) -> jax.Array:
     """Returns sum_s A_ts v_s by head, (B, T, H, D), with its activation points.
 
@@ -126,6 +127,7 @@ def softmax_attention(
       accumulate: the dtype of the scores; by default that of the queries, but at least float32.
       scale: the factor of q.k; by default 1/sqrt(D).
       adjust: a function of the scores before the mask, such as a soft cap.
+      sinks_H: a score of each head that takes a share of the softmax (`attention_weights`).
     """
     group = q_BxTxHxD.shape[2] // k_BxSxGxD.shape[2]
     if group > 1:
@@ -134,7 +136,8 @@ def softmax_attention(
         scores = attention.attention_scores(q_BxTxHxD, k_BxSxGxD, accumulate, scale)
         scores = scores if adjust is None else adjust(scores)
         scores = attention.apply_mask(tap(module, "scores", scores), mask)
-        weights_BxHxTxS = attention.attention_weights(tap(module, "masked_scores", scores))
+        scores = tap(module, "masked_scores", scores)
+        weights_BxHxTxS = attention.attention_weights(scores, sinks_H=sinks_H)
         return mix_values(module, weights_BxHxTxS, v_BxSxGxD)
 
 

@@ -141,6 +141,7 @@ def test_the_scale_of_a_label_is_that_of_peft():
         ("lora(-1)", "must be a whole number of at least 1, got -1"),
         ("lora(8, 16)", "unknown option '16': lora takes a rank, alpha=NUMBER and stabilised"),
         ("lora(8, alpha=nan)", "alpha in the label .* must be a number above 0"),
+        ("lora(8", "the label 'lora\\(8' is not complete: write lora\\(8\\)"),
         ("dora(8)", "names no known adapter: use lora\\(RANK\\).* DoRA"),
     ],
 )
@@ -167,8 +168,19 @@ def test_a_parameter_that_takes_no_adapter_is_named(params, rules, message):
 
 
 def test_a_second_adapter_on_a_kernel_is_refused(adapted):
-    with pytest.raises(UserError, match=r"has an adapter already: go on with the one .* or write"):
+    message = r"has an adapter already: go on with the one .* or write"
+    with pytest.raises(UserError, match=message):
         Partition(ONLY_LORA).adapters(adapted)
+    with pytest.raises(UserError, match=message):
+        adapters.add(adapted, {f"{ADAPTED[0]}/kernel": Lora(2)}, jax.random.key(0))
+    with pytest.raises(UserError, match="no parameter 'block_0/attn/q/kernel'"):
+        adapters.add(adapted, {"block_0/attn/q/kernel": Lora(2)}, jax.random.key(0))
+
+
+def test_a_label_that_forgets_the_rank_is_refused(params):
+    """It would train the whole kernel."""
+    with pytest.raises(UserError, match=r"'lora' of block_0/attn/query/kernel has no rank: write"):
+        Partition(((".*/query/kernel", "lora"), (".*", "frozen"))).labels(params)
 
 
 def test_a_tree_without_its_adapters_is_refused(params):

@@ -44,7 +44,8 @@ def run_commands(lines):
     for line in lines.splitlines():
         python, script, *arguments = shlex.split(line)
         assert python == "python"
-        subprocess.run([sys.executable, ROOT / script, *arguments], check=True, capture_output=True)
+        script = script if script == "-m" else ROOT / script
+        subprocess.run([sys.executable, script, *arguments], check=True, capture_output=True)
 
 
 def pictures(folder):
@@ -74,3 +75,18 @@ def test_the_walk_on_smollm2_prints_what_the_page_shows(tmp_path, monkeypatch):
     }
     for name in ("smollm2_attention.png", "smollm2_patch.png"):
         assert (ROOT / "docs/pictures" / name).exists()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # deprecations of peft
+def test_an_adapter_of_the_page_has_its_logits_in_peft_and_merged_in_transformers(
+    tmp_path, monkeypatch
+):
+    for package in ("torch", "transformers", "peft"):
+        pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    start = next(i for i, block in enumerate(BLOCKS) if "tiny llama" in block.text)
+    end = next(i for i, block in enumerate(BLOCKS) if "PeftModel" in block.text)
+    walk = [b for b in BLOCKS[start : end + 1] if "needs" not in b.comment]
+    walk = [b for b in walk if b.language in ("python", "sh") and "for part in" not in b.text]
+    assert run_and_compare(walk) == 1

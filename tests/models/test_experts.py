@@ -20,7 +20,8 @@ from tests.models.families import REAL, TOKENS, VOCAB, padded
 from tests.models.test_families import TOLERANCE, error_of
 from tests.models.tiny_configs import CONFIGS
 
-QUICK, OTHERS = ("olmoe", "qwen2_moe"), ("mixtral", "olmoe_clipped", "qwen3_moe")
+QUICK = ("olmoe", "qwen2_moe", "gpt_oss")
+OTHERS = ("mixtral", "olmoe_clipped", "qwen3_moe", "gpt_oss_plain")
 
 
 @pytest.fixture(scope="module")

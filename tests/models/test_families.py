@@ -133,6 +133,9 @@ def test_each_number_of_a_family_changes_the_logits():
         ("falcon_alibi", {"alibi": False}),
         ("opt", {"position_offset": 2, "act": "gelu"}),
         ("bert", {"causal": True}),
+        ("gpt_oss", {"sinks": False}),
+        ("gpt_oss", {"gate_limit": 0.0}),
+        ("gpt_oss", {"mlp_bias": False}),
     ]
     unseen = []
     for kind, change in changes:
@@ -183,7 +186,11 @@ REFUSED = [
     ("llama", {"rope_scaling": {"rope_type": "proportional"}}, "rotary scaling 'proportional'"),
     ("gptj", {"model_type": "gpt_bigcode"}, "'gpt_bigcode' is not supported. Supported are: bert"),
     ("phi", {"model_type": "phi4"}, "'phi4' is not supported. Supported are: bert"),
-    ("olmoe", {"model_type": "gpt_oss"}, "'gpt_oss' is not supported: its softmax has sinks, and"),
+    ("olmoe", {"quantization_config": {"quant_method": "mxfp4"}}, "quantised weights are not"),
+    ("gpt_oss", {"quantization_config": {"quant_method": "fp8"}}, "must be 'mxfp4' for gpt_oss"),
+    ("gpt_oss", {"swiglu_alpha": 1.0}, "swiglu_alpha must be 1.702, got 1.0"),
+    ("gpt_oss", {"swiglu_limit": 0.0}, "swiglu_limit must be above 0, got 0"),
+    ("gpt_oss", {"num_experts_per_tok": 8}, "between 1 and all 7 experts"),
     ("bert", {"model_type": "t5"}, "'t5' is not supported: cross attention reads the output of an"),
     ("bert", {"model_type": "vit"}, "'vit' is not supported: patches of an image take the place"),
 ]

@@ -130,6 +130,8 @@ EMPTY = np.zeros(0)
         ({"init_lora_weights": "pissa"}, {}, "init_lora_weights = 'pissa' is not supported"),
         ({"modules_to_save": ["lm_head"]}, {}, "modules_to_save = .* is not supported"),
         ({"r": None}, {}, "r must be a number, got None"),
+        ({"r": 0}, {}, r"gives .*layers.0.* the rank 0, but its lora_A has the rank 2"),
+        ({"rank_pattern": {"q_proj": 3}}, {}, "gives .*q_proj the rank 3, but its lora_A has the"),
         (
             {},
             {f"{MODULE}.lora_B.weight": EMPTY},
@@ -166,3 +168,12 @@ def test_what_cannot_be_saved_or_loaded_says_what_to_do(tmp_path):
         load_adapter(folder, model, adapted)
     with pytest.raises(UserError, match=r"not a model: load its base model \(llama\), then add"):
         jaxformer.load(folder)
+    with pytest.raises(UserError, match=r"model has no adapter of peft: .* adapter_config.json"):
+        load_adapter(tmp_path / "model", model, params)
+    tensors = folder / "adapter_model.safetensors"
+    save_file({}, tensors)
+    with pytest.raises(UserError, match=r"adapter_model.safetensors is empty: it adapts nothing"):
+        load_adapter(folder, model, params)
+    tensors.rename(folder / "adapter_model.bin")
+    with pytest.raises(UserError, match=r"theirs has no adapter of peft: .* pickle, which is ref"):
+        load_adapter(folder, model, params)

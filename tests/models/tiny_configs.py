@@ -219,6 +219,27 @@ _QWEN2_MOE = _QWEN3_MOE | {
     "decoder_sparse_step": 2,
     "head_dim": 4,
 }
+# Widths that are no multiples of each other, a limit that most units meet, and one window in two.
+_GPT_OSS = {
+    "model_type": "gpt_oss",
+    "architectures": ["GptOssForCausalLM"],
+    "max_position_embeddings": 64,
+    "hidden_size": 20,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "intermediate_size": 28,
+    "num_local_experts": 7,
+    "num_experts_per_tok": 3,
+    "swiglu_limit": 0.7,
+    "sliding_window": 4,
+    "rope_theta": 150000.0,
+    "rope_scaling": _YARN | {"truncate": False, "beta_fast": 32.0, "beta_slow": 1.0},
+    "pad_token_id": 0,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
 CONFIGS: dict[str, dict[str, Any]] = {
     "gpt2": _GPT2,
     "gpt_neox": _NEOX,
@@ -280,4 +301,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "olmoe_clipped": _OLMOE | {"clip_qkv": 0.8, "norm_topk_prob": True},
     "qwen2_moe": _QWEN2_MOE,
     "qwen3_moe": _QWEN3_MOE,
+    "gpt_oss": _GPT_OSS,
+    "gpt_oss_plain": _GPT_OSS
+    | {"rope_scaling": None, "attention_bias": False, "layer_types": ["full_attention"] * 3},
 }

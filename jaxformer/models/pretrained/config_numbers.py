@@ -42,7 +42,6 @@ ALIASES = {
 
 # Families that readers try and that one causal or two-sided network over tokens does not cover.
 OUT_OF_SCOPE = {
-    "gpt_oss": "its softmax has sinks, and its experts are in MXFP4",
     "t5": "cross attention reads the output of an encoder",
     "vit": "patches of an image take the place of tokens",
 }
@@ -66,9 +65,9 @@ def config_numbers(config: Config) -> Numbers:
             f"model_type {name} is not supported{reason and ': '}{reason}. "
             f"Supported are: {', '.join(sorted(FAMILIES))}."
         )
-    if config.get("quantization_config"):
-        raise UserError("quantised weights are not supported; use the unquantised model.")
     family = FAMILIES[model_type]
+    if config.get("quantization_config") and "quantization_config" not in family.further:
+        raise UserError("quantised weights are not supported; use the unquantised model.")
     for name, supported in family.only.items():
         if config.get(name) is not None and config[name] not in supported:
             raise UserError(

@@ -148,7 +148,8 @@ def _checked_parts(
     except ValueError:
         parts, fits = [], False
     if not fits:
-        shape = tensor_layouts.tensor_shape(entry, [expected[path] for path in entry.parameters])
+        shapes_of_parts = [expected[path] for path in entry.parameters]
+        shape = tensor_layouts.tensor_shape(entry, shapes_of_parts, spec)
         raise UserError(
             f"{location} has the shape {tuple(tensor.shape)}; config.json requires {shape}."
         )
@@ -179,12 +180,13 @@ def _stored_names(
     """Returns the stored name of each tensor; raises with a list of missing or extra tensors."""
     published_names = [entry.name for entry in entries]
     names = checkpoint.stored_names(published_names, FAMILIES[spec.family].prefix)
-    missing = [name for name in names.values() if name not in checkpoint.names]
+    present = checkpoint.names
+    missing = [name for name in names.values() if name not in present]
     if missing:
         raise UserError(f"{checkpoint.path} lacks {listed(missing)}.")
     copies = tensor_names.EMBEDDING_COPIES if spec.tied else ()
     ignored = tensor_names.IGNORED + copies
-    extra = sorted(checkpoint.names - set(names.values()))
+    extra = sorted(present - set(names.values()))
     extra = [x for x in extra if not any(re.fullmatch(p, x) for p in ignored)]
     if extra:
         raise UserError(

@@ -31,6 +31,7 @@ NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?"}
 NUMBERS |= {10: "Q", 11: "q", 12: "d"}
 FLOAT32, STRING, ARRAY = 6, 8, 9  # types that are read in another way
 MIN_STRING_BYTES = 8  # an empty string is its length alone
+OTHERWISE = "use a newer one (pip install -U gguf), or a file in Q8_0 or Q4_K_M"
 MIN_TABLE_ROW_BYTES = MIN_STRING_BYTES + 4 + 4 + 8  # name, number of axes, quantisation, offset
 
 
@@ -101,7 +102,8 @@ class GGUFFile:
             block_values, block_bytes = gguf.GGML_QUANT_SIZES[quantisation]
         except (ValueError, KeyError):
             raise UserError(
-                f"{self.file}: {name} has the unknown quantisation {quantisation_id}."
+                f"{self.file}: {name} has the quantisation {quantisation_id}, which the package "
+                f"gguf does not know: {OTHERWISE}."
             ) from None
         if not shape or shape[-1] % block_values:
             raise ValueError(
@@ -126,7 +128,7 @@ class GGUFFile:
         except NotImplementedError:
             raise UserError(
                 f"{self.file}: {name} has the quantisation {stored.quantisation.name}, which the "
-                "package gguf cannot dequantise."
+                f"package gguf cannot dequantise: {OTHERWISE}."
             ) from None
 
 

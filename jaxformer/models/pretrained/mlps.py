@@ -2,8 +2,9 @@
 
     y = sum_e w_e MLP_e(x),    w = the largest k entries of softmax(W_router x), the others are 0
 
-Qwen2-MoE adds sigmoid(W_shared_gate x) MLP_shared(x), an expert that every token uses. Each expert
-has the addresses of an MLP of its own, block_3/mlp/expert_5/{gate,in,out}/kernel and
+gpt-oss takes the softmax of the largest k scores only, which is the same as w / sum(w). Qwen2-MoE
+adds sigmoid(W_shared_gate x) MLP_shared(x), an expert that every token uses. Each expert has the
+addresses of an MLP of its own, block_3/mlp/expert_5/{gate,in,out}/kernel and
 block_3/mlp/expert_5/{hidden,output}, so that one expert can be frozen, adapted, captured, cut and
 patched. The router's activations are
 
@@ -33,7 +34,7 @@ from jaxformer.models.pretrained.spec import PretrainedSpec
 
 
 class MLP(nn.Module):
-    """W_out phi(W_in x), or W_out (phi(W_gate x) * W_in x)."""
+    """W_out phi(W_in x), or W_out (phi(W_gate x) * W_in x), whose factors may have a limit."""
 
     spec: PretrainedSpec
     hidden: int
@@ -43,7 +44,10 @@ class MLP(nn.Module):
         spec = self.spec
 
         def linear(x: jax.Array, features: int, name: str) -> jax.Array:
-            return dense(spec, features, name, spec.mlp_bias)(x)
+            y, limit = dense(spec, features, name, spec.mlp_bias)(x), spec.gate_limit
+            if not limit or name == "out":
+                return y
+            return jnp.minimum(y, limit) if name == "gate" else 1 + jnp.clip(y, -limit, limit)
 
         phi = activation(spec.act, spec.width)
         return layers.mlp(self, x_BxTxN, linear, self.hidden, phi, spec.gated)
@@ -57,7 +61,7 @@ class Experts(nn.Module):
     @nn.compact
     def __call__(self, x_BxTxN: jax.Array) -> jax.Array:
         spec = self.spec
-        scores_BxTxE = dense(spec, spec.experts, "router", bias=False)(x_BxTxN)
+        scores_BxTxE = dense(spec, spec.experts, "router", spec.mlp_bias)(x_BxTxN)
         scores_BxTxE = tap(self, "router_scores", scores_BxTxE)
         # Weights are chosen and summed in float32: a rounded score would choose another expert.
         shares_BxTxE = jax.nn.softmax(scores_BxTxE.astype(jnp.result_type(float)))

@@ -12,9 +12,9 @@ Paths:
     {embed,positions,types}/embedding, embed_norm/{scale,bias}, embed_project/kernel
     block_i/{attn_norm,mlp_norm,attn_output_norm,mlp_output_norm}/{scale,bias}
     block_i/attn/{query,key,value,out}/{kernel,bias}
-    block_i/attn/{query_norm,key_norm}/{scale,bias}
+    block_i/attn/{query_norm,key_norm}/{scale,bias}, block_i/attn/sinks
     block_i/mlp/{gate,in,out}/{kernel,bias}, or for experts
-    block_i/mlp/router/kernel, block_i/mlp/expert_j/{gate,in,out}/kernel
+    block_i/mlp/router/{kernel,bias}, block_i/mlp/expert_j/{gate,in,out}/{kernel,bias}
     final_norm/{scale,bias}, head/{kernel,bias}, head_norm/{scale,bias}, unembed_project/kernel
     unembed/{kernel,bias}
 
@@ -248,6 +248,10 @@ class Attention(nn.Module):
 
         scale, mask_Bx1xTxS = spec.score_scale_of(self.index), mask_BxTxS[:, None]
         is_plain_softmax = scale == spec.head_width**-0.5 and bias is None and not spec.score_cap
+        sinks_H = None
+        if spec.sinks:  # no kernel of `fused_attention` has them
+            is_plain_softmax, init = False, nn.initializers.normal(spec.init_std)
+            sinks_H = jnp.asarray(self.param("sinks", init, (spec.heads,), spec.param_dtype))
         if is_plain_softmax and not is_observed(self):
             mixed_BxTxHxD = fused_attention(
                 q_BxTxHxD,
@@ -266,6 +270,7 @@ class Attention(nn.Module):
                 accumulate=jnp.result_type(float),
                 scale=scale,
                 adjust=adjust,
+                sinks_H=sinks_H,
             )
         project = dense(spec, spec.width, "out", spec.out_bias)
         return layers.merge_heads(self, mixed_BxTxHxD, project), cache

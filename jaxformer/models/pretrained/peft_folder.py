@@ -7,7 +7,8 @@ A tensor is named by the module of transformers that it changes, with "base_mode
 and ".lora_A.weight" or ".lora_B.weight" behind. Where a family joins kernels, as GPT-2 does with
 queries, keys and values, peft has one adapter for all of them. Ours has one for each kernel: read
 from peft they share A and have a part of B each, and written they are one adapter whose rank is the
-sum of theirs, unless they still share A.
+sum of theirs, unless they still share A. gpt-oss stacks all experts in
+one tensor, so that peft has no module to name for one of them.
 """
 
 import json
@@ -63,6 +64,7 @@ def load_adapter(
         UserError: the folder belongs to another model, or has a variant of LoRA that is not known.
     """
     folder = Path(folder)
+    _check_files(folder)
     config = _checked_config(folder / CONFIG)
     file = TensorFile(folder / TENSORS)
     expected, flat = shapes(model), dict(paths.flatten(params))
@@ -71,7 +73,7 @@ def load_adapter(
     entries = {
         entry.name.removesuffix(".weight"): entry
         for entry in tensor_layouts.tensor_entries(model.spec, list(expected))
-        if entry.parameters[0].endswith(f"/{KERNEL}")
+        if entry.parameters[0].endswith(f"/{KERNEL}") and entry.layout != "stacked"
     }
     for module, (a, b) in _pairs(file).items():
         if module not in entries:
@@ -80,6 +82,12 @@ def load_adapter(
                 f"model: is it the adapter of another model, such as {_base_name(config)}?"
             )
         entry, rank = entries[module], a.shape[0]
+        written = _by_pattern(config.get("rank_pattern"), module, config["r"])
+        if written != rank:
+            raise UserError(
+                f"{folder / CONFIG} gives {module} the rank {written}, but its lora_A has the rank "
+                f"{rank}: the two files belong to different adapters."
+            )
         parts = _parts_of_b(b, entry, model)
         for path, part in zip(entry.parameters, parts, strict=True):
             n, m = expected[path]
@@ -118,8 +126,14 @@ def save_adapter(
     fan_in_first = False
     written: set[str] = set()
     for entry in tensor_layouts.tensor_entries(model.spec, list(shapes(model))):
-        if not set(entry.parameters) & set(adapted):
+        here = set(entry.parameters) & set(adapted)
+        if not here:
             continue
+        if entry.layout == "stacked":
+            raise UserError(
+                f"peft has no adapter of {min(here)}, since {entry.name} holds all experts: merge "
+                "it (jaxformer.adapters.merge) and write the model by save_folder."
+            )
         module = entry.name.removesuffix(".weight")
         a, b, scales[module] = _joined(entry, flat, model)
         tensors[f"base_model.model.{module}.lora_A.weight"] = np.ascontiguousarray(a)
@@ -135,6 +149,17 @@ def save_adapter(
         config = _config(tensors, scales, base, fan_in_first, model.spec.causal)
         write_atomically(folder / CONFIG, json.dumps(config, indent=2).encode())
     return folder
+
+
+def _check_files(folder: Path) -> None:
+    missing = [name for name in (CONFIG, TENSORS) if not (folder / name).is_file()]
+    if missing == [TENSORS] and (pickle := folder / "adapter_model.bin").is_file():
+        raise UserError(
+            f"{folder} has no adapter of peft: {pickle.name} is a pickle, which is refused, since "
+            f"it can run any code; save_pretrained of peft writes {TENSORS}."
+        )
+    if missing:
+        raise UserError(f"{folder} has no adapter of peft: it lacks {' and '.join(missing)}.")
 
 
 def _checked_config(file: Path) -> dict[str, Any]:
@@ -173,6 +198,8 @@ def _pairs(file: "TensorFile") -> dict[str, tuple[np.ndarray, np.ndarray]]:
         if pair["A"].shape[0] != pair["B"].shape[1]:
             shapes_ = f"{pair['A'].shape} and {pair['B'].shape}"
             raise UserError(f"{file.path}: lora_A and lora_B of {module} do not fit: {shapes_}.")
+    if not found:
+        raise UserError(f"{file.path} is empty: it adapts nothing.")
     return {module: (pair["A"], pair["B"]) for module, pair in found.items()}
 
 

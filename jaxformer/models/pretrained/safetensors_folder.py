@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxformer.core.errors import UserError, one_line
+from jaxformer.models.pretrained import mxfp4
 from jaxformer.models.pretrained.mapped import mapped_tensor
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -35,8 +36,8 @@ class TensorFile:
         """The file and the name of a tensor, for messages."""
         return f"{self.path}: {name}"
 
-    def tensor(self, name: str) -> np.ndarray:
-        """A tensor of the file; raises UserError if its dtype is not in DTYPES."""
+    def tensor(self, name: str, dtypes: Sequence[str] = DTYPES) -> np.ndarray:
+        """A tensor of the file; raises UserError if it has none of these dtypes."""
         from safetensors import SafetensorError
 
         # A new mapping for each tensor frees the memory of the previous one.
@@ -47,8 +48,8 @@ class TensorFile:
             except (SafetensorError, TypeError, ValueError, AttributeError, KeyError) as error:
                 reason = one_line(error, 120)
                 raise UserError(f"{self.location(name)} cannot be read: {reason}.") from None
-        if tensor.dtype.name not in DTYPES:
-            expected = ", ".join(DTYPES)
+        if tensor.dtype.name not in dtypes:
+            expected = ", ".join(dtypes)
             raise UserError(
                 f"{self.location(name)} is {tensor.dtype.name}; expected one of {expected}."
             )
@@ -70,10 +71,10 @@ class SafetensorsFolder:
     def config(self) -> dict[str, Any]:
         return read_json(self.path / "config.json")
 
-    @property
+    @cached_property
     def names(self) -> set[str]:
-        """The names of all stored tensors."""
-        return set(self._files)
+        """The names of all stored tensors; two parts of MXFP4 are one tensor."""
+        return mxfp4.joined_names(self._files)
 
     def stored_names(self, names: Sequence[str], prefix: str) -> dict[str, str]:
         """Returns {tensor name of Hugging Face: name of the stored tensor}.
@@ -82,20 +83,32 @@ class SafetensorsFolder:
           names: the tensors of a model.
           prefix: the beginning of these names that stored names may lack.
         """
-        stored = {}
+        stored, present = {}, self.names
         for name in names:
             short = name.removeprefix(prefix)
             choices = (name, short, _old_norm_name(name), _old_norm_name(short))
-            stored[name] = next((choice for choice in choices if choice in self._files), name)
+            stored[name] = next((choice for choice in choices if choice in present), name)
         return stored
 
     def location(self, name: str) -> str:
         """Returns the file and the name of a stored tensor, for messages."""
+        name = name if name in self._files else mxfp4.parts(name)[0]
         return TensorFile(self._files[name]).location(name)
 
     def tensor(self, name: str) -> np.ndarray:
-        """Returns a stored tensor; raises UserError if its dtype is not in DTYPES."""
-        return TensorFile(self._files[name]).tensor(name)
+        """Returns a stored tensor, in float32 if it was in MXFP4.
+
+        Raises UserError if its dtype is not in DTYPES.
+        """
+        if name in self._files:
+            return TensorFile(self._files[name]).tensor(name)
+        blocks, scales = (
+            TensorFile(self._files[part]).tensor(part, ("uint8",)) for part in mxfp4.parts(name)
+        )
+        try:
+            return mxfp4.dequantised(blocks, scales)
+        except ValueError as error:
+            raise UserError(f"{self.location(name)} cannot be read: {error}.") from None
 
     @cached_property
     def _files(self) -> dict[str, Path]:

@@ -113,9 +113,13 @@ def _index_json(shards: Mapping[str, list[TensorEntry]], flat: Mapping[str, Any]
 
 
 def _config_json(config: Mapping[str, Any], flat: Mapping[str, Any]) -> bytes:
-    """Returns config.json with the dtype of the first parameter."""
+    """Returns config.json with the dtype of the first parameter.
+
+    Nothing is quantised here, also if the model was read from MXFP4.
+    """
     first_parameter = next(iter(flat.values()))
-    without_dtype = {k: v for k, v in config.items() if k not in ("torch_dtype", "dtype")}
+    stale = ("torch_dtype", "dtype", "quantization_config")
+    without_dtype = {k: v for k, v in config.items() if k not in stale}
     with_dtype = without_dtype | {"torch_dtype": str(first_parameter.dtype)}
     return json.dumps(with_dtype, indent=2).encode()
 

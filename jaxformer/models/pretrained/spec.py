@@ -50,6 +50,8 @@ class PretrainedSpec:
     normalised_experts: bool = False  # whether the weights of a token's experts sum to 1
     sparse: tuple[bool, ...] = ()  # which blocks have experts; (): all
     gated: bool = False  # W_out (phi(W_gate x) * W_in x), else W_out phi(W_in x)
+    # L: W_gate x is at most L, and W_in x becomes 1 + its value clipped to [-L, L]; 0: neither.
+    gate_limit: float = 0.0
     parallel: bool = False  # attention and MLP both read the block's input
     shared_norm: bool = False  # in a parallel block both branches read the same norm
     tied: bool = False  # the unembedding is the embedding
@@ -71,10 +73,11 @@ class PretrainedSpec:
     scale_by_layer: bool = False  # block i divides its scores by i + 1
     score_cap: float = 0.0  # scores become cap tanh(scores / cap); 0: unchanged
     logit_cap: float = 0.0  # logits become cap tanh(logits / cap); 0: unchanged
+    sinks: bool = False  # each head has a score without a key, which takes a share of its softmax
     clip: float = 0.0  # limits queries, keys and values to [-clip, clip]; 0: unlimited
     qkv_bias: bool = False
     out_bias: bool = False  # of attention's output
-    mlp_bias: bool = False
+    mlp_bias: bool = False  # also of experts and of their router
     unembed_bias: bool = False
     has_logits: bool = True  # otherwise the output is the last states
     # The activation of BERT's dense layer, which a norm follows, before the unembedding; "": none.

@@ -5,6 +5,8 @@ transposed  (outputs, inputs), as in PyTorch
 columns     several kernels joined along the outputs of (inputs, outputs)
 rows        several kernels joined along the outputs of (outputs, inputs)
 groups      (G, H/G + 2, D, inputs): for each key head its queries, key and value
+stacked     (experts, inputs, outputs): a kernel of each expert; if two are joined, their outputs
+            alternate. Biases are (experts, outputs).
 """
 
 import itertools
@@ -19,7 +21,11 @@ from jaxformer.models.pretrained.family import Family
 from jaxformer.models.pretrained.spec import PretrainedSpec
 
 # {last part of a parameter's path: last part of the name on disk}
-LEAVES = {"kernel": "weight", "scale": "weight", "embedding": "weight", "bias": "bias"}
+LEAVES = {
+    **{"kernel": ".weight", "scale": ".weight", "embedding": ".weight", "bias": ".bias"},
+    "sinks": ".sinks",
+}
+STACKED_LEAVES = {"kernel": "", "bias": "_bias"}  # of tensors with a kernel of each expert
 
 
 class TensorEntry(NamedTuple):
@@ -47,13 +53,17 @@ def tensor_entries(spec: PretrainedSpec, paths: Sequence[str]) -> list[TensorEnt
         heads = range(spec.heads) if "%" in disk_name else [0]
         experts = range(spec.experts) if "@" in disk_name else [0]
         for index in itertools.product(blocks, heads, experts):
-            entries = _entries_of_module(family, disk_name, module_paths, index)
-            present += [entry for entry in entries if parameters.issuperset(entry.parameters)]
+            entries = _entries_of_module(family, disk_name, module_paths, index, spec.experts)
+            present += [
+                entry
+                for entry in entries
+                if entry.parameters and parameters.issuperset(entry.parameters)
+            ]
     return present
 
 
 def _entries_of_module(
-    family: Family, disk_name: str, module_paths: str, index: tuple[int, ...]
+    family: Family, disk_name: str, module_paths: str, index: tuple[int, ...], experts: int
 ) -> Iterator[TensorEntry]:
     """Yields an entry for each tensor that a module may have.
 
@@ -62,22 +72,30 @@ def _entries_of_module(
       disk_name: the name of the module on disk, a value of `family.names`.
       module_paths: the paths of jaxformer's modules joined by "+", the key of that value.
       index: the numbers of the block, of the head and of the expert.
+      experts: the number of experts, which are in one tensor if only our paths number them.
     """
+    modules, leaves = module_paths.split("+"), LEAVES
+    is_stacked = "@" in module_paths and "@" not in disk_name
+    if is_stacked:
+        modules = [path.replace("@", str(e)) for e in range(experts) for path in modules]
+        leaves = STACKED_LEAVES
 
     def numbered(name: str) -> str:
         for sign, number in zip("#%@", index, strict=True):
             name = name.replace(sign, str(number))
         return name
 
-    disk_name, modules = numbered(disk_name), numbered(module_paths).split("+")
-    for leaf, disk_leaf in LEAVES.items():
+    disk_name, modules = numbered(disk_name), [numbered(path) for path in modules]
+    for leaf, disk_leaf in leaves.items():
         layout = "same"
-        if len(modules) > 1:
+        if is_stacked:
+            layout = "stacked"
+        elif len(modules) > 1:
             layout = family.joined
         elif leaf == "kernel":
             in_block = module_paths != "unembed"
             layout = family.kernels if in_block else "transposed"
-        yield TensorEntry(f"{disk_name}.{disk_leaf}", tuple(f"{x}/{leaf}" for x in modules), layout)
+        yield TensorEntry(f"{disk_name}{disk_leaf}", tuple(f"{x}/{leaf}" for x in modules), layout)
 
 
 def to_parameters(array: Any, entry: TensorEntry, spec: PretrainedSpec) -> list[Any]:
@@ -102,6 +120,9 @@ def to_parameters(array: Any, entry: TensorEntry, spec: PretrainedSpec) -> list[
         parts = array.reshape(spec.kv_heads, -1, spec.head_width, *rest)
         queries_keys_values = parts[:, :-2], parts[:, -2], parts[:, -1]
         return [part.reshape(-1, *rest).T for part in queries_keys_values]
+    if entry.layout == "stacked":
+        joined = len(entry.parameters) // spec.experts
+        return [expert[..., i::joined] for expert in array for i in range(joined)]
     ends = np.cumsum(_output_sizes(entry, spec))[:-1]
     if entry.layout == "columns":
         return np.split(array, ends, axis=-1)
@@ -124,16 +145,23 @@ def to_tensor(arrays: Sequence[Any], entry: TensorEntry, spec: PretrainedSpec) -
         return np.concatenate(arrays, axis=-1)
     if entry.layout == "rows":
         return np.concatenate([array.T for array in arrays], axis=0)
+    if entry.layout == "stacked":
+        by_expert = np.stack(arrays).reshape(spec.experts, -1, *arrays[0].shape)
+        return np.moveaxis(by_expert, 1, -1).reshape(spec.experts, *arrays[0].shape[:-1], -1)
     rest = arrays[0].T.shape[1:]
     parts = [array.T.reshape(spec.kv_heads, -1, spec.head_width, *rest) for array in arrays]
     return np.concatenate(parts, 1).reshape(-1, *rest)
 
 
-def tensor_shape(entry: TensorEntry, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def tensor_shape(
+    entry: TensorEntry, shapes: Sequence[tuple[int, ...]], spec: PretrainedSpec
+) -> tuple[int, ...]:
     """Returns the shape on disk for parameters of these shapes."""
     inputs, outputs = shapes[0][:-1], sum(shape[-1] for shape in shapes)
     if entry.layout == "same":
         return tuple(shapes[0])
+    if entry.layout == "stacked":
+        return (spec.experts, *inputs, outputs // spec.experts)
     return (*inputs, outputs) if entry.layout == "columns" else (outputs, *inputs)
 
 
