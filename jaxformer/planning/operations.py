@@ -25,6 +25,7 @@ IS_KERNEL = re.compile(r"fmha|flash_")
 BACKWARD_PRODUCTS = 2.5  # of an attention kernel, relative to the two of its forward pass
 SLICES = ("dynamic-slice", "dynamic-update-slice")
 MOVES = {"copy", "transpose", "convert", "slice", "concatenate", "copy-start", "copy-done"}
+MOVES |= {"slice-start", "slice-done"}  # a TPU moves slices to and from its on-chip memory
 
 
 class Operation(NamedTuple):
