@@ -20,8 +20,8 @@ PRODUCTS, KERNEL, HEAD, WEIGHTS = "products", "attention kernel", "output head",
 ELEMENTWISE, STACKING, COPIES = "elementwise", "stacking of a scan", "copies"
 OPTIMIZER, COMMUNICATION = "optimizer", "communication"
 CLASSES = (PRODUCTS, KERNEL, WEIGHTS, HEAD, ELEMENTWISE, STACKING, COPIES, OPTIMIZER, COMMUNICATION)
-# Attention kernels: cuDNN's (fmha is fused multi-head attention) and the flash kernel of a TPU.
-IS_KERNEL = re.compile(r"fmha|flash_")
+# Attention kernels: cuDNN's (fmha is fused multi-head attention) and the splash kernel of a TPU.
+IS_KERNEL = re.compile(r"fmha|splash_")
 BACKWARD_PRODUCTS = 2.5  # of an attention kernel, relative to the two of its forward pass
 SLICES = ("dynamic-slice", "dynamic-update-slice")
 MOVES = {"copy", "transpose", "convert", "slice", "concatenate", "copy-start", "copy-done"}
@@ -136,7 +136,7 @@ def product_flops(scope: dict[str, Instruction], instruction: Instruction) -> fl
     Args:
         scope: the instructions of the same computation by name.
         instruction: a `dot`, a `convolution` (the products of a TPU), or a call of cuBLAS, cuDNN or
-            the flash kernel.
+            the splash kernel.
     """
     factors = [scope[name].shapes[0].sizes for name in instruction.operands if name in scope]
     if _is_kernel(instruction):
@@ -155,7 +155,14 @@ def product_flops(scope: dict[str, Instruction], instruction: Instruction) -> fl
 
 def _kernel_flops(instruction: Instruction, factors: Sequence[tuple[int, ...]]) -> float:
     """All T x S scores count, also the half that a causal kernel skips, as in model FLOPs."""
-    queries, keys = factors[:2]
+    name = instruction.name + instruction.attribute("custom_call_target")
+    # A TPU's kernel takes a list of blocks before the queries, and returns (B, H, T, D).
+    queries, keys = [sizes for sizes in factors if len(sizes) > 3][:2]
+    if "splash" in name:
+        n_keys = next(x.sizes[-2] for x in instruction.shapes if len(x.sizes) > 3)
+        forward = 4.0 * math.prod(queries) * n_keys
+        # It has two kernels for the backward pass.
+        return forward * BACKWARD_PRODUCTS / 2 if re.search("_dq|_dkv", name) else forward
     # The arrays are (B, T, H, D) or (B, H, T, D): their sizes but B and D have the product H T.
     heads = set(queries[1:3]) & set(keys[1:3])
     n_keys = max(math.prod(keys[1:3]) // size for size in heads) if heads else max(keys[1:3])
@@ -163,9 +170,6 @@ def _kernel_flops(instruction: Instruction, factors: Sequence[tuple[int, ...]]) 
     if layout:  # cuDNN names the sizes of the scores: B, H, T, S
         n_keys = int(re.findall(r"\d+", layout.group(1))[-1])
     forward = 4.0 * math.prod(queries) * n_keys
-    name = instruction.name + instruction.attribute("custom_call_target")
-    if "dq" in name or "dkv" in name:  # a TPU has two kernels for the backward pass
-        return forward * BACKWARD_PRODUCTS / 2
     return forward * BACKWARD_PRODUCTS if re.search("bwd|Backward", name) else forward
 
 
