@@ -146,9 +146,12 @@ def _kernels(
 
 
 def _traces(function: Any, arguments: Any) -> bool:
-    """Returns whether a function can be traced here. Tracing cuDNN attention needs the library."""
+    """Returns whether a function and its gradient can be traced here.
+
+    Tracing cuDNN attention needs the library, and its backward pass takes no odd lengths.
+    """
     try:
-        jax.eval_shape(function, *arguments)
+        jax.eval_shape(jax.grad(lambda *x: wide(function(*x)).sum(), (0, 1, 2)), *arguments)
     except RuntimeError:
         return False
     return True

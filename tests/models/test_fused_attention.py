@@ -72,6 +72,27 @@ def test_a_mask_needs_no_kernel(monkeypatch):
         assert any(of_cudnn) == expected, options
 
 
+def test_a_length_whose_gradient_cudnn_refuses_has_the_plain_product(monkeypatch):
+    """JAX refuses odd lengths in the backward pass only, so such a model could not be trained."""
+    attention = jax.nn.dot_product_attention
+
+    @jax.custom_vjp
+    def cudnn(q, k, v):
+        return attention(q, k, v, is_causal=True)
+
+    def refuse(saved, cotangent):
+        raise NotImplementedError("Unsupported sequence length Q 9, KV 9.")
+
+    cudnn.defvjp(lambda *qkv: (cudnn(*qkv), None), refuse)
+
+    def with_cudnn(q, k, v, implementation=None, **options):
+        return cudnn(q, k, v) if implementation == "cudnn" else attention(q, k, v, **options)
+
+    monkeypatch.setattr(jax.nn, "dot_product_attention", with_cudnn)
+    gradient = jax.jit(jax.grad(lambda *qkv: fused(*qkv).astype(jnp.float32).sum()))
+    assert jnp.isfinite(gradient(*inputs(jnp.bfloat16, length=9))).all()
+
+
 @pytest.mark.parametrize("mask", ["causal", "window", "padding"])
 def test_long_texts_take_some_queries_at_a_time(mask, monkeypatch):
     """The last part is not full: 100 tokens, 16 queries at a time. Heads share keys."""
