@@ -277,9 +277,10 @@ def render(records: list[Record], problems: list[str]) -> dict[str, str]:
         paper_rows = [row for row in rows if row.paper.key == key]
         page = paper_pages.paper_page(paper, paper_rows, by_paper[key], trends)
         pages[f"{results_pages.FOLDER}/{key}.md"] = page
-        name = f"docs/papers/{key}.md"
-        text = (WORKSPACE / name).read_text()
-        pages[name] = paper_summaries.with_verdicts(text, paper_rows)
+        introduction = WORKSPACE / f"docs/papers/{key}.md"  # a new paper may have none yet
+        if introduction.exists():
+            text = paper_summaries.with_verdicts(introduction.read_text(), paper_rows)
+            pages[f"docs/papers/{key}.md"] = text
     return pages
 
 

@@ -100,7 +100,7 @@ class Comparison:
             figure_style.save(figure, Path(file))
         return figure
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text()
 
     def _repr_html_(self) -> str:

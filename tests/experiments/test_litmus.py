@@ -253,6 +253,7 @@ def test_a_python_call_judges_a_task_like_the_command(tmp_path, monkeypatch):
         "random": ("softmax", 3e-2, 0.99),
     }
     assert "trivial predictor (guess)  30.0 %" in str(actual) and "<pre>" in actual._repr_html_()
+    assert repr(actual) == str(actual)
     assert [row["variant"] for row in actual.rows] == [*calls, "trivial: guess"]
     assert json.loads((tmp_path / "litmus.json").read_text())["sentence"] == actual.sentence
     assert (tmp_path / "litmus.png").exists()

@@ -13,8 +13,9 @@ from experiments.ledger.places import place
 from experiments.ledger.rules import DIVERGED
 from experiments.papers import PAPERS
 from experiments.run import main
-from experiments.site import results_pages
+from experiments.site import paper_summaries, results_pages
 from jaxformer.stats.members import record_number
+from tests.experiments import made_up
 from tests.experiments.conftest import TINY
 
 
@@ -47,6 +48,18 @@ def test_an_installation_without_records_knows_the_verdicts(tmp_path, monkeypatc
     assert printed.startswith("Equation 15 (two_failure_modes): did not hold (")
     assert "required within" in printed and "to run: jaxformer run" in printed
     assert "whose records are in its repository" in note
+
+
+def test_a_new_paper_has_a_results_page_before_it_has_an_introduction(tmp_path, monkeypatch):
+    (tmp_path / "docs/papers").mkdir(parents=True)
+    for name in ("README.md", "docs/findings.md"):
+        shutil.copy(flags.ROOT / name, tmp_path / name)
+    monkeypatch.setattr(report, "WORKSPACE", tmp_path)
+    monkeypatch.setattr(report, "PAPERS", {"made_up": made_up.PAPER})
+    assert "docs/results/made_up.md" in report.render([], [])
+    introduction = tmp_path / "docs/papers/made_up.md"
+    introduction.write_text("\n".join(["Made up.", *paper_summaries.MARKS]))
+    assert "To the authors" not in report.render([], [])["docs/papers/made_up.md"]
 
 
 def test_the_results_stay_small():

@@ -200,6 +200,7 @@ def test_compare_in_python_gives_numbers_and_refuses_another_task(finished, tmp_
     assert row["difference"] == 0 and row["verdict"] == "cannot tell"
     assert comparison.settings == {} and "accuracy, difference" in str(comparison)
     assert "accuracy_unseen" not in str(comparison)
+    assert repr(comparison) == str(comparison)
     assert "accuracy_unseen" in comparison.text(with_cost=True)
     assert comparison._repr_html_().startswith("<pre>") and comparison.plot().axes
     other = Workdir(shutil.copytree(finished, tmp_path / "other"))

@@ -182,7 +182,7 @@ def ending(place: Path) -> dict[str, Any]:
         if file.name == "rows.jsonl":  # a lost row is measured again, last
             final[name] = sorted(file.read_text().splitlines())
         if any(map(file.match, WITH_TIMES)):
-            record = json.loads(file.read_text())
+            record = json.loads(file.read_text().replace(str(place), ""))  # it names its command
             final[name] = {field: record[field] for field in record if field not in TIMES}
         if file.suffix == ".npz":  # a bit of a zip file's header changes no number
             final[name] = content_of(file)

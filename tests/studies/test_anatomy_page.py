@@ -81,6 +81,10 @@ def test_a_report_comes_back_from_a_process_of_a_pool(report):
     assert str(again) == str(report) and again.to_html() == report.to_html()
 
 
+def test_an_interpreter_shows_a_report_as_print_does(report):
+    assert repr(report) == str(report) and "Content(" not in repr(report)
+
+
 def test_the_page_is_one_small_file_with_every_decided_sentence(report):
     page = report.to_html()
     assert " ± " not in page and "\u00a0±\u00a0" in page  # a number and its error share a line

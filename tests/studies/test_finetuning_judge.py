@@ -154,6 +154,7 @@ def test_a_report_states_decided_updates_by_size():
     ]
     assert "of the gain, with 78 % of the parameters." in report.sentences[0]
     assert "cannot tell yet" in str(report) and str(report).startswith("Training everything lowers")
+    assert repr(report) == str(report)  # what an interpreter shows
     page = report.to_html()
     assert "is not enough" in page and page.count("<svg") == 3
     assert report.to_csv().splitlines()[0].startswith("part,update,trained,memory,share,half_width")

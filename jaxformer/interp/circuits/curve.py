@@ -55,7 +55,7 @@ class Curve(NamedTuple):
         shares = [point.share for point in self.points]
         return float(np.trapezoid([height(p.faithfulness) for p in self.points], shares))
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [f"{'edges':>6}  {'share':>7}  faithfulness"]
         for point in self.points:
             number = f"{point.faithfulness:.3f} ± {point.half_width:.3f}"

@@ -17,7 +17,7 @@ from jaxformer.studies.anatomy.text_tables import effects_text, elimination_text
 class Report(Content):
     """The content of a report with its outputs: `print`, `to_html`, `to_csv`, `plot`, `save`."""
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         parts = [text_table(self.training)] if self.training else []
         if any(row.is_decided for row in self.effects):
             parts.append(effects_text(self.effects))

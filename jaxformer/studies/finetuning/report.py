@@ -125,7 +125,7 @@ class FinetuningReport:
         """A score with its standard error, or alone where one seed has none."""
         return str(score if math.isfinite(score.error) else score._replace(sem=0.0))
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         sentences = self.sentences or [NOTHING_DECIDED]
         table = aligned([COLUMNS, *self.lines()])
         return "\n\n".join([self.opening, table, "\n".join(sentences)])

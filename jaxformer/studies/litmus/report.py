@@ -74,7 +74,7 @@ class Litmus:
         write_json(folder / "litmus.json", self.as_json())
         self.plot(folder / "litmus.png")
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"{self.sentence}\n\n{self.table}"
 
     def _repr_html_(self) -> str:
