@@ -156,13 +156,14 @@ def product_flops(scope: dict[str, Instruction], instruction: Instruction) -> fl
 def _kernel_flops(instruction: Instruction, factors: Sequence[tuple[int, ...]]) -> float:
     """All T x S scores count, also the half that a causal kernel skips, as in model FLOPs."""
     name = instruction.name + instruction.attribute("custom_call_target")
-    # A TPU's kernel takes a list of blocks before the queries, and returns (B, H, T, D).
-    queries, keys = [sizes for sizes in factors if len(sizes) > 3][:2]
     if "splash" in name:
-        n_keys = next(x.sizes[-2] for x in instruction.shapes if len(x.sizes) > 3)
-        forward = 4.0 * math.prod(queries) * n_keys
+        # A TPU's kernel has lists of blocks before the queries and scratch before its results,
+        # which end with T and D. A batch of one has no axis.
+        n_keys = max((x.sizes for x in instruction.shapes), key=len)[-2]
+        forward = 4.0 * max(map(math.prod, factors)) * n_keys
         # It has two kernels for the backward pass.
         return forward * BACKWARD_PRODUCTS / 2 if re.search("_dq|_dkv", name) else forward
+    queries, keys = factors[:2]
     # The arrays are (B, T, H, D) or (B, H, T, D): their sizes but B and D have the product H T.
     heads = set(queries[1:3]) & set(keys[1:3])
     n_keys = max(math.prod(keys[1:3]) // size for size in heads) if heads else max(keys[1:3])
