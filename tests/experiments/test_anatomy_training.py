@@ -12,7 +12,7 @@ import jaxformer
 from experiments import anatomy
 from jaxformer.core import paths
 from jaxformer.core.settings import DataSettings
-from jaxformer.studies.anatomy import api, parts, study, subject
+from jaxformer.studies.anatomy import findings, parts, study, subject
 from jaxformer.studies.anatomy.parts import FIXED_MIXING, FROZEN, REMOVED, Variant
 from jaxformer.studies.anatomy.store import Store
 from jaxformer.studies.anatomy.training import Trainer
@@ -68,18 +68,18 @@ def test_retrieval_needs_no_trained_queries_and_keys_but_attention(tmp_path):
     ]
     found = study.Study(what, variants, Store(tmp_path), max_seeds=5)
     assert study.run(found, budget=math.inf)
-    report = api.report_of(found)
+    report = findings.report_of(found)
     assert report.verdicts["queries and keys"] == "may stay random"
     assert any("cannot replace attention" in text for text in report.sentences)
     # The circuit has a head in each block: one finds the pair, the other copies its value.
-    report = api.with_look_inside(report, found, lambda line: None)
+    report = findings.with_look_inside(report, found, lambda line: None)
     helping = [row.effect for row in report.effects if row.is_decided and row.effect.value > 0]
     heads = {effect.part for effect in helping if effect.method == "resampling"}
     for block in range(2):
         assert any(head.startswith(f"block_{block}/attn/head_") for head in heads), heads
     again = study.Study(what, variants, Store(tmp_path), max_seeds=5)
     assert [member for stage in again.stages() for member in stage] == []
-    assert api.report_of(again).sentences == api.report_of(found).sentences
+    assert findings.report_of(again).sentences == findings.report_of(found).sentences
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 import jaxformer
 from jaxformer.core.errors import UserError
 from jaxformer.models.decoder import decoder
-from jaxformer.studies.anatomy import api
+from jaxformer.studies.anatomy import api, retraining
 from jaxformer.studies.anatomy.subject import of_task
 from jaxformer.tasks.retrieval import Retrieval
 
@@ -57,7 +57,7 @@ def test_a_theory_that_fails_after_the_trainings_loses_its_lines_alone():
         raise ZeroDivisionError("no width\nat all")
 
     said: list[str] = []
-    assert api.theory_lines(theory, None, None, said.append) == []  # type: ignore[arg-type]
+    assert retraining.theory_lines(theory, None, None, said.append) == []  # type: ignore[arg-type]
     assert said == ["note: the theory has no lines: ZeroDivisionError: no width at all"]
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from jaxformer.core.errors import UserError
+from jaxformer.studies import budget
 from jaxformer.studies.anatomy import judge
 from jaxformer.studies.anatomy.parts import FROZEN, ONLY, REMOVED, WHOLE, WHOLE_NETWORK, Variant
 from jaxformer.studies.anatomy.store import Store
@@ -151,3 +152,25 @@ def test_at_most_5_percent_of_the_verdicts_are_wrong():
         decided += sum(outcome != judge.OPEN for outcome in outcomes)
     assert decided > 2 * N_STUDIES and missed == 0
     assert wrong <= 0.05 * decided, (wrong, decided)
+
+
+@pytest.mark.parametrize("is_here, n_trained", [(True, 7), (False, 1)])
+def test_a_budget_counts_the_processor_so_that_a_busy_machine_trains_as_much(
+    monkeypatch, is_here, n_trained
+):
+    """Each training takes 1 s of the processor and 30 s of the clock."""
+    trained = []
+    clock = SimpleNamespace(
+        monotonic=lambda: 30.0 * len(trained), process_time=lambda: 1.0 * len(trained)
+    )
+    monkeypatch.setattr(budget, "time", clock)
+
+    def train(member):
+        trained.append(member)
+        return planted(member)
+
+    study = study_of(VARIANTS)
+    monkeypatch.setattr(study, "train", train)
+    elsewhere = None if is_here else lambda members: map(train, members)
+    assert not run(study, 7.5, train_all=elsewhere)
+    assert len(trained) == n_trained

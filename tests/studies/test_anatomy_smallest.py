@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jaxformer.stats.differences import Number
 from jaxformer.studies.anatomy import parts as network_parts
 from jaxformer.studies.anatomy.parts import FROZEN, REMOVED, WHOLE, WHOLE_NETWORK, Part
 from jaxformer.studies.anatomy.report import Report
-from jaxformer.studies.anatomy.smallest import candidates, search
+from jaxformer.studies.anatomy.smallest import Elimination, Step, candidates, search
 from jaxformer.studies.anatomy.store import Store
 from jaxformer.studies.anatomy.study import Result, Study
 from jaxformer.studies.anatomy.training import Trained
@@ -81,6 +82,8 @@ def test_a_search_resumes_and_a_stopped_one_says_so(tmp_path):
     stopped = planted.search(is_stopped=lambda: next(calls) > 9)
     assert not stopped.is_complete and stopped.sentence.endswith("So far: the search was stopped.")
     assert not Planted(either_is_enough, tmp_path).search(seconds=-1).is_complete
+    early = Planted(either_is_enough).search(seconds=-1)
+    assert early.sentence == "The search was stopped before it found a part that can stay random."
     again = Planted(either_is_enough, tmp_path)
     whole = again.search()
     names = [(variant.name, seed) for variant, seed, _ in planted.trained]
@@ -100,9 +103,18 @@ def test_at_most_five_percent_of_searches_let_go_of_a_part_that_costs_more_than_
     assert wrong <= 3
 
 
+def test_the_smallest_network_is_one_sentence():
+    names = ["", "the MLP of block 0", "queries and keys of block 1"]
+    steps = tuple(Step(name, 100 - 20 * i, Number(0.9)) for i, name in enumerate(names))
+    found = Elimination(REMOVED, steps, (), 100, True)
+    assert found.sentence.startswith(
+        "The smallest network found has no MLP of block 0 and no queries and keys of block 1: 60.0%"
+    )
+
+
 def test_a_network_of_which_every_part_is_needed_keeps_all():
     found = Planted(lambda left: BEST if len(left) == 4 else 0.4).search()
-    assert found.sentence == "No part can stay random without a loss."
+    assert found.sentence == "No part was found that can stay random without a loss."
     assert len(found.left) == 4 and len(found.steps) == 1
 
 

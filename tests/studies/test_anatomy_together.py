@@ -15,6 +15,7 @@ from jaxformer.interp.removal import Removal
 from jaxformer.models.decoder import decoder
 from jaxformer.studies.anatomy import components, judge, together
 from jaxformer.studies.anatomy.effects import Effect, interval
+from jaxformer.studies.anatomy.head_writes import head_writes
 from jaxformer.studies.anatomy.inside import Inside, measure
 from jaxformer.studies.anatomy.labels import head_labels
 from jaxformer.studies.anatomy.pairs import pairs_of_answers
@@ -52,6 +53,15 @@ def test_a_group_whose_loss_is_not_decided_may_still_go():
     spare = groups.Spare("the heads", parts, 2, True, False, groups.Interval(0.1, 0.2), "mean")
     texts = together.sentences([], [spare], smallest=0.4, unit="", n_networks=3)
     assert texts == ["Both of the heads can go together, over 3 trained networks."]
+
+
+def test_a_block_is_named_by_its_parts():
+    effects = [
+        Effect("block 0", method, value, 0.1, 12, 0.0)
+        for method, value in ((together.TOGETHER, 3.0), (together.SURPLUS, 2.0))
+    ]
+    (text,) = together.sentences(effects, [], smallest=0.1, unit="nats")
+    assert text.startswith("The parts of block 0 replace each other: without all of them the score")
 
 
 def test_parts_in_series_are_said_to_do_one_thing():
@@ -138,6 +148,24 @@ def test_effects_of_blocks_are_those_of_all_networks_and_heads_those_of_the_firs
 def test_an_unknown_network_is_one_line():
     with pytest.raises(UserError, match="known network"):
         jaxformer.examine("known:coppy", progress=False)
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("induction", {"block_1/attn/head_1": "copy"}),  # head 2 of block 0 writes for this one
+        (
+            "cancel",
+            {f"block_0/attn/head_{i}": x for i, x in enumerate(["copy"] * 2 + ["negative"])},
+        ),
+        ("useless", {"block_0/attn/head_0": "copy"}),  # head 1 writes where nothing reads
+    ],
+)
+def test_heads_are_named_for_what_they_write(name, expected):
+    network = known.network(name)
+    found = head_writes(network.model, network.params, network.clean)
+    assert {head: label for head, (label, _) in found.items()} == expected
+    assert min(share for _, share in found.values()) > 0.8
 
 
 def test_heads_are_named_for_what_they_attend_to():

@@ -9,6 +9,7 @@ from flax import linen as nn
 import jaxformer
 from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DataSettings
+from jaxformer.interp.components import Measured
 from jaxformer.models.decoder import decoder
 from jaxformer.studies.anatomy.pairs import pairs_of_batch, pairs_of_task
 from jaxformer.tasks.retrieval import Retrieval
@@ -70,6 +71,27 @@ def test_a_run_on_a_class_of_the_user_is_examined_on_its_own_test_set(tmp_path):
     assert report.effect_table == jaxformer.examine(run, **QUIET).effect_table
     other = jaxformer.examine(run.folder, prompts=TASK, **QUIET)
     assert other.inside.samples == len(pairs_of_task(TASK)) > report.inside.samples  # type: ignore
+
+
+def test_an_examination_that_was_stopped_continues(run, tmp_path, monkeypatch, capsys):
+    def stop(measured):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Measured, "path_patching", stop)
+        with pytest.raises(KeyboardInterrupt):
+            jaxformer.examine(run, workdir=tmp_path, **QUIET)
+    (first,) = tmp_path.glob("examined-*/patching.npz")
+    first.write_bytes(first.read_bytes()[:-20])
+    with monkeypatch.context() as patched:
+        patched.setattr(Measured, "mean_ablation", stop)  # is measured already
+        again = jaxformer.examine(run, workdir=tmp_path, **QUIET)
+    assert "patching.npz is damaged" in capsys.readouterr().err
+    assert again.effect_table == jaxformer.examine(run, **QUIET).effect_table
+    # Other prompts, or a network with other parameters, are another examination.
+    jaxformer.examine(run, prompts=TASK, workdir=tmp_path, **QUIET)
+    jaxformer.examine(train(learning_rate=1e-2), workdir=tmp_path, **QUIET)
+    assert len([*tmp_path.glob("examined-*")]) == 3
 
 
 def test_what_cannot_be_examined_is_a_one_line_error(run, tmp_path):

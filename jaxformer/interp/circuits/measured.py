@@ -78,7 +78,9 @@ class Wiring:
         whole, nothing = self.scores(np.array([True, False])[:, None].repeat(self.n_edges, 1))
         self.whole_B, self.nothing_B = whole, nothing
         if not np.isfinite([whole, nothing]).all():
-            raise UserError("the score of some prompts is not finite: the network returns nan.")
+            raise UserError(
+                "the score of some prompts is not finite: the network or the metric returns nan."
+            )
         self.scale = float(np.abs(whole - nothing).mean())
         if self.scale <= ROUNDING * max(np.abs(whole).max(), np.abs(nothing).max(), 1.0):
             raise UserError(

@@ -108,9 +108,14 @@ def _sentence(effect: Effect, inside: Inside, largest: Mapping[tuple[str, bool],
         score += " of the right answer"
     size = f"{abs(effect.value):.2g} ± {effect.half_width:.1g} {nats.removesuffix(')')}".strip()
     name = part_name(effect.part)
+    known = []
     if effect.part in inside.labels:
         label, share = inside.labels[effect.part]
-        name += f" ({label}: {share:.0%} of its attention)"
+        known.append(f"{label}: {share:.0%} of its attention")
+    if effect.part in inside.writes:
+        label, share = inside.writes[effect.part]
+        known.append(f"{label}: {share:.0%} of the tokens that it attends to")
+    name += f" ({'; '.join(known)})" if known else ""
     text = f"{name}, {VERBS[effect.method]}, {verb} the {score} by {size}"
     opposite = largest.get((effect.part, effect.value > 0))
     if opposite is not None:

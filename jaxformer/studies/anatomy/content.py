@@ -91,7 +91,7 @@ class Content:
         n_rows = len(self.training.rows)
         return (
             f"Nothing is decided about training yet: {n_rows} of {n_rows} comparisons are open. A "
-            "larger budget (--budget) decides more of them."
+            "larger budget decides more of them."
         )
 
     @property
@@ -116,7 +116,7 @@ class Content:
             if n_open and not self.undecided:
                 steps.append(
                     f"{n_open} of {len(self.training.rows)} comparisons are open: a larger "
-                    "--budget or more --seeds continue from here."
+                    "budget or more seeds continue from here."
                 )
             if not self.smallest and not self.undecided:
                 steps.append(
@@ -130,7 +130,7 @@ class Content:
                 "anatomy.html, and jaxformer.interp.circuits finds the edges that carry the answer."
             )
         if self.inside is not None and self.inside.networks == 1 and self.training is not None:
-            steps.append("With more --seeds the trained networks are examined together.")
+            steps.append("With more seeds the trained networks are examined together.")
         return steps
 
     @property

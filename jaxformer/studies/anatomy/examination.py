@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from jaxformer.interp.blocks import count_blocks
@@ -21,6 +22,7 @@ def examine(
     *,
     prompts: Prompts | None = None,
     heads: bool = True,
+    workdir: str | Path | None = None,
     progress: bool = True,
 ) -> Report:
     """Looks inside a trained network: how much each block, component and head helps its answers.
@@ -48,6 +50,8 @@ def examine(
         class of yours needs this task.
       heads: whether each head is measured, besides attention and MLP of each block. With many
         heads this is two thirds of the time.
+      workdir: a folder for each method that is finished; the same call after a stop continues from
+        there. Default: nothing is kept.
       progress: whether to print lines about the progress
 
     Returns:
@@ -57,21 +61,29 @@ def examine(
       UserError: the network or the prompts cannot be read, or the score does not depend on them.
     """
     write_line = partial(print, flush=True) if progress else lambda line: None
-    return examined_specimen(specimen_of(source, params, prompts), write_line, heads)
+    folder = None if workdir is None else Path(workdir)
+    return examined_specimen(specimen_of(source, params, prompts), write_line, heads, folder)
 
 
 def examined_specimen(
-    specimen: Specimen, write_line: Callable[[str], None], heads: bool = True
+    specimen: Specimen,
+    write_line: Callable[[str], None],
+    heads: bool = True,
+    folder: Path | None = None,
 ) -> Report:
     """The report of a network of which no part was trained again."""
     n_blocks = count_blocks(specimen.model)
     write_line(f"{specimen.name}: {len(specimen.pairs)} pairs of prompts, {n_blocks} blocks")
     report = Report(specimen.name, settings={"layers": n_blocks})
-    return with_inside(report, specimen, write_line, heads)
+    return with_inside(report, specimen, write_line, heads, folder)
 
 
 def with_inside(
-    report: Report, specimen: Specimen, write_line: Callable[[str], None], heads: bool = True
+    report: Report,
+    specimen: Specimen,
+    write_line: Callable[[str], None],
+    heads: bool = True,
+    folder: Path | None = None,
 ) -> Report:
     """Adds the effects of a network's components and the attention of its strongest heads.
 
@@ -80,6 +92,7 @@ def with_inside(
       specimen: the network and its prompts
       write_line: prints a line
       heads: as in `examine`
+      folder: keeps what is finished
     """
 
     def progress(done: int, steps: int) -> None:
@@ -88,7 +101,7 @@ def with_inside(
 
     _, model, params, pairs, initial, others = specimen
     options: dict[str, Any] = {"heads": heads, "initial": initial, "progress": progress}
-    options["others"] = others
+    options |= {"others": others, "folder": folder}
     began = time.perf_counter()
     report = replace(report, inside=inside.measure(model, params, pairs, **options))
     seconds = time.perf_counter() - began

@@ -18,7 +18,9 @@ The effect of a method is the change of the score, with a positive sign if the p
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -33,6 +35,8 @@ from jaxformer.interp.groups import Spare
 from jaxformer.interp.removal import Removal
 from jaxformer.studies.anatomy import layer_facts, together
 from jaxformer.studies.anatomy.effects import Changes, Effect, effects_of, interval
+from jaxformer.studies.anatomy.finished import Finished, folder_of
+from jaxformer.studies.anatomy.head_writes import head_writes
 from jaxformer.studies.anatomy.labels import Labels, head_labels
 from jaxformer.studies.anatomy.layer_facts import KernelFacts, LayerFacts
 from jaxformer.studies.anatomy.pairs import PromptPairs
@@ -69,7 +73,8 @@ class Inside:
         groups: the effects of removing several parts at once.
         spares: how many heads of a group can go at once.
         smallest: the loss that counts as none: 5 % of what the network knows about its prompts.
-        labels: {head: (what it does, such as "induction", and its share of the attention)}.
+        labels: {head: (what it attends to, such as "induction", and its share of the attention)}.
+        writes: {head: ("copy" or "negative", the share of the tokens that it attends to)}.
         networks: the trainings of the network, with different seeds. All of them count in the
             effects of blocks and groups; what is said about single heads holds for the first.
     """
@@ -89,6 +94,7 @@ class Inside:
     smallest: float = 0.0
     networks: int = 1
     labels: Labels = dataclasses.field(default_factory=dict)
+    writes: Labels = dataclasses.field(default_factory=dict)
 
 
 def measure(
@@ -100,6 +106,7 @@ def measure(
     heads: bool = True,
     initial: Any = None,
     others: Sequence[Any] = (),
+    folder: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Inside:
     """Measures the effect of each part on the score, with its error.
@@ -112,6 +119,7 @@ def measure(
         heads: whether each head is a part, besides attention and MLP of each block.
         initial: the parameters before training, for the distance from initialisation.
         others: the parameters of the same network, trained with other seeds.
+        folder: keeps each method that is finished, so that a stopped examination continues.
         progress: a function of the number of finished steps and of all steps.
 
     Raises:
@@ -141,7 +149,9 @@ def measure(
         _check_scores(clean_B, corrupted_B, pairs)
         clean.append(clean_B)
         corrupted.append(corrupted_B)
-        networks.append(changes_of(measured, methods, clean_B, corrupted_B))
+        scores = clean_B, corrupted_B
+        kept = Finished(folder and folder_of(folder, network_params, pairs, scores, heads))
+        networks.append(changes_of(measured, methods, *scores, kept))
         if len(pairs) > 1:  # a sentence about a group has an interval
             first = in_groups[0] if in_groups else None
             in_groups.append(together.measure(Removal(measured), networks[-1], first))
@@ -171,44 +181,46 @@ def measure(
         smallest=in_groups[0].smallest if in_groups else 0.0,
         networks=1 + len(others),
         labels=head_labels(model, params, pairs.clean) if heads else {},
+        writes=head_writes(model, params, pairs.clean) if heads else {},
     )
 
 
 def changes_of(
-    measured: Measured, methods: Sequence[str], clean_B: np.ndarray, corrupted_B: np.ndarray
+    measured: Measured,
+    methods: Sequence[str],
+    clean_B: np.ndarray,
+    corrupted_B: np.ndarray,
+    kept: Finished,
 ) -> Changes:
     """Returns what each method says about each part of one network, before any statistics."""
-    changes: Changes = {}
-
+    low_rank = functools.cache(
+        lambda: dict(zip(RANKS, measured.low_rank(*RANKS.values()), strict=True))
+    )
     # L blocks, C components of a block (attention, MLP, then heads), B pairs.
-    def add(method: str, change_LxCxB: np.ndarray) -> None:
+    measures: dict[str, Callable[[], np.ndarray]] = {
+        "mean ablation": lambda: clean_B - measured.mean_ablation(),
+        "zero ablation": lambda: clean_B - measured.zero_ablation(),
+        "resampling": lambda: clean_B - measured.resampling(),
+        "patching": lambda: measured.patching() - corrupted_B,
+        "path patching": lambda: measured.path_patching() - corrupted_B,
+        "attribution": lambda: contributions.attribution(measured),
+        **{rank: lambda rank=rank: clean_B - low_rank()[rank] for rank in RANKS},
+    }
+    if contributions.has_direct(measured.blocks.models[0]):
+        measures["direct"] = lambda: contributions.direct(measured)
+    changes: Changes = {}
+    for method in [method for method in METHODS if method in methods and method in measures]:
+        if (change_LxCxB := kept.get(method)) is None:
+            change_LxCxB = measures[method]()
+            kept.put(method, change_LxCxB)
+        else:
+            for _ in range(measured.n_blocks):
+                measured.progress()
         for names, change_CxB in zip(measured.names, change_LxCxB, strict=True):
             # Low rank is not measured for heads. Their names are last, so `zip` leaves them out.
             for name, change_B in zip(names, change_CxB):
                 if name:  # "" stands for the MLP of a block without MLP
                     changes[name, method] = change_B
-
-    ranks = [method for method in RANKS if method in methods]
-    low_rank: dict[str, np.ndarray] = {}
-    if ranks:
-        low_rank = dict(zip(ranks, measured.low_rank(*(RANKS[method] for method in ranks))))
-    for method in [method for method in METHODS if method in methods]:
-        if method == "mean ablation":
-            add(method, clean_B - measured.mean_ablation())
-        elif method == "zero ablation":
-            add(method, clean_B - measured.zero_ablation())
-        elif method == "resampling":
-            add(method, clean_B - measured.resampling())
-        elif method == "patching":
-            add(method, measured.patching() - corrupted_B)
-        elif method == "path patching":
-            add(method, measured.path_patching() - corrupted_B)
-        elif method == "attribution":
-            add(method, contributions.attribution(measured))
-        elif method in RANKS:
-            add(method, clean_B - low_rank[method])
-        elif contributions.has_direct(measured.blocks.models[0]):
-            add(method, contributions.direct(measured))
     return changes
 
 

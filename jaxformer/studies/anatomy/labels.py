@@ -12,7 +12,7 @@ count only what the repetition adds.
 Shapes: B prompts, T tokens, S key positions, H heads; n tokens in the repeated sequence.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -32,21 +32,43 @@ def head_labels(model: Any, params: Any, tokens_BxT: np.ndarray) -> Labels:
         model, params: the network.
         tokens_BxT: prompts; the random tokens are those that occur in them.
     """
-    known = np.unique(tokens_BxT)
-    n = min(tokens_BxT.shape[1] // 2, MAX_REPEATED, len(known) // 2)
-    if n < MIN_REPEATED or not hasattr(model.spec, "heads"):
+    prompts = random_prompts(model, tokens_BxT)
+    if prompts is None:
         return {}
-    random = np.random.default_rng(0)
-    different = np.array([random.permutation(known)[: 2 * n] for _ in range(PROMPTS)])
-    repeated = np.concatenate([different[:, :n]] * 2, 1)
     labels: Labels = {}
-    weights = (_attention(Blocks(model, params), x) for x in (different, repeated))
+    n = prompts.repeated.shape[1] // 2
+    weights = (_attention(Blocks(model, params), x) for x in prompts[1:])
     for block, (plain, again) in enumerate(zip(*weights, strict=True)):
         for head in range(plain.shape[1]):
             label, score = _label(plain[:, head].mean(0), again[:, head].mean(0), n)
             if score >= MIN_SCORE:
                 labels[f"block_{block}/attn/head_{head}"] = label, score
     return labels
+
+
+class RandomPrompts(NamedTuple):
+    """Sequences of random tokens, without repetition and with.
+
+    Attributes:
+        known: the tokens that they are drawn from, (K,).
+        different: (B, 2n) without repetition.
+        repeated: (B, 2n), the first half of `different` twice.
+    """
+
+    known: np.ndarray
+    different: np.ndarray
+    repeated: np.ndarray
+
+
+def random_prompts(model: Any, tokens_BxT: np.ndarray) -> RandomPrompts | None:
+    """Returns prompts of the tokens in others; None if these are too few or too short."""
+    known = np.unique(tokens_BxT)
+    n = min(tokens_BxT.shape[1] // 2, MAX_REPEATED, len(known) // 2)
+    if n < MIN_REPEATED or not hasattr(model.spec, "heads"):
+        return None
+    random = np.random.default_rng(0)
+    different = np.array([random.permutation(known)[: 2 * n] for _ in range(PROMPTS)])
+    return RandomPrompts(known, different, np.concatenate([different[:, :n]] * 2, 1))
 
 
 def _label(plain_TxS: np.ndarray, again_TxS: np.ndarray, n: int) -> tuple[str, float]:

@@ -119,6 +119,7 @@ class Report(Content):
             "pairs": inside.samples,
             "smallest_effect": inside.smallest,
             "labels": inside.labels,
+            "writes": inside.writes,
             "can_go_at_once": [
                 {
                     "group": spare.name,

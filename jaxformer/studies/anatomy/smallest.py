@@ -11,7 +11,6 @@ and then the order decides which of them stays. `Step.ties` names those.
 """
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ from jaxformer.studies.anatomy import judge
 from jaxformer.studies.anatomy.parts import FROZEN, REMOVED, WHOLE_NETWORK, Part, Variant
 from jaxformer.studies.anatomy.sentences import BRANCH_OF, score_text, sentence_subject
 from jaxformer.studies.anatomy.study import Member, Result, Study
+from jaxformer.studies.budget import Spent
 
 MAX_NAME = 100  # letters; longer names of variants are shortened, since files are named for them
 FIRST_FRESH = 1  # seed 0 chooses the candidates
@@ -62,11 +62,13 @@ class Elimination(NamedTuple):
         so_far = "" if self.is_complete else " So far: the search was stopped."
         if len(self.steps) == 1:
             verb = "stay random" if self.method == FROZEN else "go"
-            return f"No part can {verb} without a loss.{so_far}"
+            if not self.is_complete:
+                return f"The search was stopped before it found a part that can {verb}."
+            return f"No part was found that can {verb} without a loss."
         if self.method == FROZEN:
             return f"It is enough to train {_listed(self.left)}: {share}, {numbers}.{so_far}"
-        gone = _listed([step.gone for step in self.steps[1:]])
-        return f"The smallest network found has no {gone}: {share}, {numbers}.{so_far}"
+        gone = _listed([f"no {step.gone.removeprefix('the ')}" for step in self.steps[1:]])
+        return f"The smallest network found has {gone}: {share}, {numbers}.{so_far}"
 
 
 TrainAll = Callable[[Sequence[Member]], Iterator[Result]]
@@ -103,7 +105,7 @@ def search(
         parts: the parts that may leave, as from `candidates`.
         method: "frozen" or "removed".
         train_all: trains members in any order; by default one after the other.
-        seconds: the time of the search.
+        seconds: the time of the search, as `Spent` counts it.
         is_stopped: returns whether to stop before the next training.
         write_line: prints a line for each step.
     """
@@ -162,7 +164,8 @@ class _Trials:
     ):
         self.study, self.method, self.n_parts = study, method, n_parts
         self.train_all = train_all or (lambda members: map(study.train, members))
-        self.ends, self.is_stopped = time.monotonic() + seconds, is_stopped
+        self.spent, self.budget = Spent(is_here=train_all is None), seconds
+        self.is_stopped = is_stopped
         network = study.subject.network
         self.sizes = {
             path: leaf.size
@@ -193,7 +196,7 @@ class _Trials:
         missing = [member for member in members if self.study.store.get(*member) is None]
         results = self.train_all(missing) if missing else iter(())
         for _ in missing:
-            if self.is_stopped() or time.monotonic() > self.ends:
+            if self.is_stopped() or self.spent.seconds() > self.budget:
                 return False
             if (result := next(results, None)) is None:
                 return False

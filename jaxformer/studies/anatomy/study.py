@@ -12,7 +12,6 @@ a larger budget continues it.
 """
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -27,6 +26,7 @@ from jaxformer.studies.anatomy.parts import FIXED_MIXING, ONLY, WHOLE_NETWORK, V
 from jaxformer.studies.anatomy.store import Store
 from jaxformer.studies.anatomy.subject import Subject
 from jaxformer.studies.anatomy.training import Trainer
+from jaxformer.studies.budget import Spent
 from jaxformer.tasks.language import PreparedText
 
 
@@ -270,14 +270,14 @@ class Study:
             rates = ", ".join(f"{rate:g}" for rate in self.subject.rates)
             raise UserError(
                 f"nothing to explain: the loss was not finite at step {member.diverged_at} at "
-                f"every learning rate, {rates}. Try lower ones (--rates)."
+                f"every learning rate, {rates}. Try lower ones."
             )
         if not score - 2 * (error if math.isfinite(error) else 0.0) > trivial:
             raise UserError(
                 f"nothing to explain: after {self.subject.network.steps} steps the whole network "
                 f"has {self.metric} {abs(score):.3g}, and {name.replace('_', ' ')} has "
-                f"{abs(trivial):.3g}. Try more steps (--steps), other learning rates (--rates) or "
-                "a larger network (--width, --layers)."
+                f"{abs(trivial):.3g}. Try more steps, other learning rates or "
+                "a larger network (width, layers)."
             )
 
 
@@ -304,7 +304,8 @@ def run(
     """Trains members until all verdicts are decided or the budget is used up.
 
     Args:
-      budget: seconds. The first member, which includes compilation, is trained in any case.
+      budget: seconds, as `Spent` counts them. The first member, which includes compilation, is
+        trained in any case.
       report: called after each member.
       is_stopped: returns whether to stop before the next member.
       train_all: trains members in any order; by default one after the other.
@@ -313,7 +314,7 @@ def run(
     Returns:
       Whether the plan was completed.
     """
-    began = time.monotonic()
+    spent = Spent(is_here=train_all is None)
     training_seconds: list[float] = []
     train_all = train_all or (lambda members: map(study.train, members))
     for stage_number, stage in enumerate(study.stages()):
@@ -321,7 +322,7 @@ def run(
         for n_results, _ in enumerate(stage):
             # The first training is left out of the estimate, because it includes compilation.
             expected = min(training_seconds[1:], default=0.0) / processes
-            is_spent = time.monotonic() - began + expected > budget
+            is_spent = spent.seconds() + expected > budget
             if is_stopped() or (training_seconds and is_spent):
                 return False
             if (result := next(results, None)) is None:

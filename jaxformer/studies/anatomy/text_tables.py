@@ -43,11 +43,12 @@ def effects_text(effects: Sequence[DecidedEffect]) -> str:
 def elimination_rows(found: Elimination) -> list[tuple[str, ...]]:
     """Returns the heads and the steps of a search for the smallest network."""
     verb = "still trained" if found.method == FROZEN else "parameters left"
-    rows = [(f"{found.method}, one after the other", verb, "score", "looked as good")]
+    rows = [(f"{found.method}, one after the other", verb, "score", "seeds", "looked as good")]
     for step in found.steps:
         share = f"{step.parameters / found.total:.1%}"
         score = sentences.score_text(step.score)
-        rows.append((step.gone or "whole network", share, score, ", ".join(step.ties)))
+        n_seeds = str(step.score.n)
+        rows.append((step.gone or "whole network", share, score, n_seeds, ", ".join(step.ties)))
     return rows
 
 

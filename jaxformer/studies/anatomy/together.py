@@ -156,7 +156,8 @@ def _is_beyond(effect: Effect | None, smallest: float) -> bool:
 
 def _sentence(surplus: Effect, together: Effect, unit: str) -> str:
     """Says that parts replace each other, or that they do one thing."""
-    name = surplus.part[0].upper() + surplus.part[1:]
+    name = f"the parts of {surplus.part}" if surplus.part.startswith("block ") else surplus.part
+    name = name[0].upper() + name[1:]
     loss = with_error(together.value, together.half_width or None)
     single = together.value - surplus.value
     is_redundant = surplus.value > 0

@@ -78,7 +78,7 @@ def study_finetuning(
             "vectors": ..}; vectors are norms and biases. With one rate, nothing is chosen.
         only: names of updates, such as "attention, rank 4"; None compares all.
         seeds: the largest number of seeds of an update.
-        budget: seconds of training.
+        budget: seconds of training, of the processor on a CPU.
         margin: the share of the gain that an update which is enough may lose.
         texts: held-out texts on which all members are scored.
         validation_texts: other held-out texts, which choose the learning rates.
@@ -125,7 +125,9 @@ def study_finetuning(
     name = f"{source} on {task.tokens or 'the packaged chain'}"
     write_line(plan_line(name, study, budget))
     if seeds == 1:
-        write_line("note: one seed has no interval, so nothing can be decided; give --seeds=3.")
+        write_line(
+            "note: one seed has no interval, so nothing can be decided; take three seeds or more."
+        )
     stopped = train_within(study, budget, write_line)
     trained = [x for x in study.store.members.values() if x.curve]
     return (
@@ -162,7 +164,7 @@ def train_within(study: Study, budget: float, write_line: Callable[[str], None])
         raise KeyboardInterrupt
     if not is_complete:
         reason = "stopped" if stopped else "the budget is used up"
-        larger = "" if stopped else " with a larger --budget"
+        larger = "" if stopped else " with a larger budget"
         again = f" The same command{larger} continues." if study.store.folder else ""
         write_line(f"{reason}: not every update was compared.{again}")
     return stopped

@@ -122,7 +122,7 @@ class Study:
         if whole is None:
             raise UserError(
                 "nothing to compare with: the full update of everything was not trained, or its "
-                "loss was not finite at any rate. Raise --budget, or give lower --rates."
+                "loss was not finite at any rate. Raise the budget, or take lower rates."
             )
         cells = [cell for update in self.updates if (cell := self.cell(update)) is not None]
         return judge.judged(self.before.test, whole, cells, self.margin)
@@ -135,6 +135,6 @@ class Study:
             raise UserError(
                 f"nothing to explain: after {self.trainer.settings.steps} steps of everything the "
                 f"score is {after:.4g}, and the model as loaded has {self.before.validation:.4g} "
-                f"(bits per byte; less is better). Try other rates than {rates} (--rates), more "
-                "steps (--steps), or another text."
+                f"(bits per byte; less is better). Try other rates than {rates}, more "
+                "steps, or another text."
             )
