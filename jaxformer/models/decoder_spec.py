@@ -17,7 +17,7 @@ POSITIONS = ("rotary", "none")
 POLICIES = jax.checkpoint_policies
 _SAVE_DENSE = POLICIES.save_only_these_names(DENSE)
 # {remat_keep: the activations that a recomputed block keeps}. "dense" keeps the outputs of linear
-# maps, "products" also the attention scores.
+# maps and of a TPU's attention kernel, "products" also the attention scores.
 REMAT_POLICIES: dict[str, Any] = {
     "nothing": None,
     "dense": _SAVE_DENSE,

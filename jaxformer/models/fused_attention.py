@@ -1,7 +1,7 @@
 """Softmax attention that never stores its weights, with the kernel of the platform.
 
     NVIDIA    cuDNN, in half precision
-    TPU       the flash kernel of jax.experimental.pallas, if the length is a multiple of 128;
+    TPU       the splash kernel of jax.experimental.pallas, if the length is a multiple of 128;
               it also keeps attention within documents
     others    the plain product, whose weights the backward pass computes again
 
@@ -20,10 +20,11 @@ from jax.sharding import PartitionSpec as P
 
 from jaxformer.core import layouts
 from jaxformer.core.sharding import BATCH_AXES, axes_that_divide
-from jaxformer.models.half_precision import wide
+from jaxformer.models.half_precision import DENSE, wide
 
 QUERIES, LONG = 1024, 2048  # tokens
-TILE = 128  # tokens that the TPU kernel computes at once
+TILE = 128  # the TPU kernel takes multiples of so many tokens
+BLOCKS = (512, 256, TILE)  # tokens that it computes at once: as many as divide the length
 MAX_CUDNN_WIDTH = 128  # of a head, in a backward pass
 LAYOUT = (BATCH_AXES, None, "tensor", None)  # the mesh axes of (B, T, H, D)
 
@@ -145,28 +146,50 @@ def _kernels(
 
 
 def _traces(function: Any, arguments: Any) -> bool:
-    """Returns whether a function can be traced here. Tracing cuDNN attention needs the library."""
+    """Returns whether a function and its gradient can be traced here.
+
+    Tracing cuDNN attention needs the library, and its backward pass takes no odd lengths.
+    """
     try:
-        jax.eval_shape(function, *arguments)
+        jax.eval_shape(jax.grad(lambda *x: wide(function(*x)).sum(), (0, 1, 2)), *arguments)
     except RuntimeError:
         return False
     return True
 
 
 def flash_attention(
-    q_BxTxHxD: Any, k_BxTxHxD: Any, v_BxTxHxD: Any, causal: bool, documents: Any = None
+    q_BxTxHxD: Any,
+    k_BxTxGxD: Any,
+    v_BxTxGxD: Any,
+    causal: bool,
+    documents: Any = None,
+    interpret: bool = False,
 ) -> jax.Array:
-    """Returns attention by the TPU's kernel, (B, T, H, D)."""
-    # Imported here, because it takes a second that only fused models need.
-    from jax.experimental.pallas.ops.tpu import flash_attention as kernel
+    """Returns attention by the TPU's kernel, (B, T, H, D); `interpret` computes it elsewhere.
 
-    by_head = (x.swapaxes(1, 2) for x in (q_BxTxHxD, k_BxTxHxD, v_BxTxHxD))
-    out_BxHxTxD = kernel.flash_attention(
-        *by_head,
-        segment_ids=None if documents is None else kernel.SegmentIds(*documents),
-        causal=causal,
-        sm_scale=q_BxTxHxD.shape[-1] ** -0.5,
+    The kernel reads queries, keys and values as (B, H, D, T), because an array whose last axis has
+    fewer than 128 entries would be padded to 128: twice the memory and traffic for D = 64.
+    """
+    # Imported here, because it takes a second that only fused models need.
+    from jax.experimental.pallas.ops.tpu import splash_attention as splash
+
+    T, H, D = q_BxTxHxD.shape[1:]
+    size = next(size for size in BLOCKS if T % size == 0)
+    names = ("q", "kv", "kv_compute", "q_dkv", "kv_dkv", "kv_dkv_compute", "q_dq", "kv_dq")
+    minor = dict.fromkeys(("q_layout", "k_layout", "v_layout"), splash.QKVLayout.SEQ_MINOR)
+    mask = (splash.CausalMask if causal else splash.FullMask)((T, T))
+    kernel = splash.make_splash_mha(
+        splash.MultiHeadMask([mask] * H),
+        block_sizes=splash.BlockSizes(**{f"block_{name}": size for name in names}, **minor),
+        head_shards=1,
+        q_seq_shards=1,
+        residual_checkpoint_name=DENSE,  # remat that keeps linear maps keeps its output too
+        interpret=interpret,
     )
+    scaled = q_BxTxHxD * jnp.asarray(D**-0.5, q_BxTxHxD.dtype)
+    by_head = (x.swapaxes(1, 2) for x in (scaled, k_BxTxGxD, v_BxTxGxD))
+    segments = None if documents is None else splash.SegmentIds(*documents)
+    out_BxHxTxD: Any = jax.vmap(kernel)(*by_head, segments)
     return out_BxHxTxD.swapaxes(1, 2)
 
 
@@ -176,18 +199,20 @@ def _flash_on_mesh(q_BxTxHxD: jax.Array, causal: bool, documents: Any) -> Any:
     def attend(q, k, v, *documents):
         return flash_attention(q, k, v, causal, documents or None)
 
-    def with_equal_heads(q, k, v):  # the kernel has as many heads of keys as of queries
-        group = q.shape[2] // k.shape[2]
-        return on_mesh(q, *(jnp.repeat(x, group, axis=2) for x in (k, v)), *(documents or ()))
-
-    on_mesh, mesh = attend, layouts.mesh_of(q_BxTxHxD)
+    mesh = layouts.mesh_of(q_BxTxHxD)
     if mesh is None:
-        return with_equal_heads
-    axes_of_batch, *axes = (
-        axes_that_divide(size, axis, mesh)
-        for size, axis in zip(q_BxTxHxD.shape, LAYOUT, strict=True)
-    )
-    spec = P(axes_of_batch, *axes)
-    specs = (spec,) * 3 + (P(axes_of_batch, None),) * len(documents or ())
-    on_mesh = jax.shard_map(attend, mesh=mesh, in_specs=specs, out_specs=spec, check_vma=False)
-    return with_equal_heads
+        return lambda q, k, v: attend(q, k, v, *(documents or ()))
+
+    def places(x):
+        return [axes_that_divide(n, axis, mesh) for n, axis in zip(x.shape, LAYOUT, strict=True)]
+
+    def split(q, k, v):
+        if places(k) != places(q):  # fewer heads of keys than devices: each query head gets its own
+            group = q.shape[2] // k.shape[2]
+            k, v = (jnp.repeat(x, group, axis=2) for x in (k, v))
+        spec = P(*places(q))
+        specs = (spec,) * 3 + (P(spec[0], None),) * len(documents or ())
+        on_mesh = jax.shard_map(attend, mesh=mesh, in_specs=specs, out_specs=spec, check_vma=False)
+        return on_mesh(q, k, v, *(documents or ()))
+
+    return split

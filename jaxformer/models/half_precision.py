@@ -19,6 +19,7 @@ from jaxformer.core import layouts
 
 DENSE = "dense"  # the checkpoint name of linear maps' outputs (decoder_spec.py, REMAT_POLICIES)
 MATRIX_PRODUCT = (((1,), (0,)), ((), ()))  # dimension numbers of lax.dot_general
+WEIGHT_GRADIENT = "rn,rm->nm"  # the product that `matrix_product` has for the gradient of w
 
 
 def wide(x: jax.Array) -> jax.Array:
@@ -90,9 +91,16 @@ def _summed_in_float32(formula: str, x: jax.Array, y: jax.Array, dtype: Any) -> 
     """
 
     def on_cpu(x, y):
+        used = formula
         if max(x.ndim, y.ndim) > 2:  # XLA has not all of these products for a CPU
             x, y = wide(x), wide(y)
-        return jnp.einsum(formula, x, y, preferred_element_type=jnp.float32).astype(dtype)
+        elif used == WEIGHT_GRADIENT and layouts.mesh_of(x) is None:
+            # XLA uses the instructions only if the summed axis of x is its last one in memory, and
+            # would give a transposed x the memory order of x. The flat copy has its own, but on a
+            # mesh it would gather x.
+            x_NR = jax.lax.optimization_barrier(x.T.reshape(-1))
+            x, used = x_NR.reshape(x.shape[::-1]), "nr,rm->nm"
+        return jnp.einsum(used, x, y, preferred_element_type=jnp.float32).astype(dtype)
 
     def elsewhere(x, y):
         return jnp.einsum(formula, x, y, preferred_element_type=dtype)

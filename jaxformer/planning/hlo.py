@@ -193,6 +193,8 @@ def moved_bytes(program: Program, scope: dict[str, Instruction], instruction: In
     operands = [scope[name] for name in instruction.operands if name in scope]
     written = _memory_bytes(instruction)
     # An asynchronous instruction reads at its start and writes when it is done.
+    if opcode == "slice-start":  # its type has the whole array, then the slice
+        return instruction.shapes[1].bytes if sum(map(_memory_bytes, operands)) else 0
     if opcode.endswith("-start"):
         return sum(map(_memory_bytes, operands))
     if opcode.endswith("-done"):

@@ -20,11 +20,12 @@ PRODUCTS, KERNEL, HEAD, WEIGHTS = "products", "attention kernel", "output head",
 ELEMENTWISE, STACKING, COPIES = "elementwise", "stacking of a scan", "copies"
 OPTIMIZER, COMMUNICATION = "optimizer", "communication"
 CLASSES = (PRODUCTS, KERNEL, WEIGHTS, HEAD, ELEMENTWISE, STACKING, COPIES, OPTIMIZER, COMMUNICATION)
-# Attention kernels: cuDNN's (fmha is fused multi-head attention) and the flash kernel of a TPU.
-IS_KERNEL = re.compile(r"fmha|flash_")
+# Attention kernels: cuDNN's (fmha is fused multi-head attention) and the splash kernel of a TPU.
+IS_KERNEL = re.compile(r"fmha|splash_")
 BACKWARD_PRODUCTS = 2.5  # of an attention kernel, relative to the two of its forward pass
 SLICES = ("dynamic-slice", "dynamic-update-slice")
 MOVES = {"copy", "transpose", "convert", "slice", "concatenate", "copy-start", "copy-done"}
+MOVES |= {"slice-start", "slice-done"}  # a TPU moves slices to and from its on-chip memory
 
 
 class Operation(NamedTuple):
@@ -135,7 +136,7 @@ def product_flops(scope: dict[str, Instruction], instruction: Instruction) -> fl
     Args:
         scope: the instructions of the same computation by name.
         instruction: a `dot`, a `convolution` (the products of a TPU), or a call of cuBLAS, cuDNN or
-            the flash kernel.
+            the splash kernel.
     """
     factors = [scope[name].shapes[0].sizes for name in instruction.operands if name in scope]
     if _is_kernel(instruction):
@@ -154,6 +155,14 @@ def product_flops(scope: dict[str, Instruction], instruction: Instruction) -> fl
 
 def _kernel_flops(instruction: Instruction, factors: Sequence[tuple[int, ...]]) -> float:
     """All T x S scores count, also the half that a causal kernel skips, as in model FLOPs."""
+    name = instruction.name + instruction.attribute("custom_call_target")
+    if "splash" in name:
+        # A TPU's kernel has lists of blocks before the queries and scratch before its results,
+        # which end with T and D. A batch of one has no axis.
+        n_keys = max((x.sizes for x in instruction.shapes), key=len)[-2]
+        forward = 4.0 * max(map(math.prod, factors)) * n_keys
+        # It has two kernels for the backward pass.
+        return forward * BACKWARD_PRODUCTS / 2 if re.search("_dq|_dkv", name) else forward
     queries, keys = factors[:2]
     # The arrays are (B, T, H, D) or (B, H, T, D): their sizes but B and D have the product H T.
     heads = set(queries[1:3]) & set(keys[1:3])
@@ -162,9 +171,6 @@ def _kernel_flops(instruction: Instruction, factors: Sequence[tuple[int, ...]]) 
     if layout:  # cuDNN names the sizes of the scores: B, H, T, S
         n_keys = int(re.findall(r"\d+", layout.group(1))[-1])
     forward = 4.0 * math.prod(queries) * n_keys
-    name = instruction.name + instruction.attribute("custom_call_target")
-    if "dq" in name or "dkv" in name:  # a TPU has two kernels for the backward pass
-        return forward * BACKWARD_PRODUCTS / 2
     return forward * BACKWARD_PRODUCTS if re.search("bwd|Backward", name) else forward
 
 

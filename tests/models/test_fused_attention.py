@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.experimental.pallas import tpu
 
 from jaxformer.models import fused_attention as module
+from jaxformer.models.decoder_spec import REMAT_POLICIES
 from jaxformer.models.fused_attention import TILE, flash_attention, fused_attention
 
 
@@ -72,6 +72,27 @@ def test_a_mask_needs_no_kernel(monkeypatch):
         assert any(of_cudnn) == expected, options
 
 
+def test_a_length_whose_gradient_cudnn_refuses_has_the_plain_product(monkeypatch):
+    """JAX refuses odd lengths in the backward pass only, so such a model could not be trained."""
+    attention = jax.nn.dot_product_attention
+
+    @jax.custom_vjp
+    def cudnn(q, k, v):
+        return attention(q, k, v, is_causal=True)
+
+    def refuse(saved, cotangent):
+        raise NotImplementedError("Unsupported sequence length Q 9, KV 9.")
+
+    cudnn.defvjp(lambda *qkv: (cudnn(*qkv), None), refuse)
+
+    def with_cudnn(q, k, v, implementation=None, **options):
+        return cudnn(q, k, v) if implementation == "cudnn" else attention(q, k, v, **options)
+
+    monkeypatch.setattr(jax.nn, "dot_product_attention", with_cudnn)
+    gradient = jax.jit(jax.grad(lambda *qkv: fused(*qkv).astype(jnp.float32).sum()))
+    assert jnp.isfinite(gradient(*inputs(jnp.bfloat16, length=9))).all()
+
+
 @pytest.mark.parametrize("mask", ["causal", "window", "padding"])
 def test_long_texts_take_some_queries_at_a_time(mask, monkeypatch):
     """The last part is not full: 100 tokens, 16 queries at a time. Heads share keys."""
@@ -125,8 +146,27 @@ def test_heads_share_keys_in_the_kernel_of_the_tpu():
     np.testing.assert_allclose(fused(q, *shared), plain(q, *repeated), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.slow  # interprets the kernel
+def test_remat_that_keeps_linear_maps_keeps_the_output_of_the_kernel_of_the_tpu():
+    """So the backward pass does not compute it again; it needs the row sums too."""
+    shapes = {}
+    for name, policy in REMAT_POLICIES.items():
+        attend = jax.checkpoint(fused, policy=policy)
+        back = lambda *qkv, attend=attend: jax.vjp(attend, *qkv)[1]  # noqa: E731
+        shapes[name] = [x.shape for x in jax.tree.leaves(jax.eval_shape(back, *inputs()))]
+    assert {(2, 2, TILE, 8), (2, 2, TILE)} <= set(shapes["dense"])
+    assert (2, 2, TILE) not in shapes["nothing"]
+
+
 def test_the_kernel_of_the_tpu_computes_attention():
-    with tpu.force_tpu_interpret_mode():
-        out = flash_attention(*inputs(), causal=True)
-    np.testing.assert_allclose(out, plain(*inputs()), rtol=1e-5, atol=1e-5)
+    """Two blocks of queries and keys, whose heads may share keys, with gradients."""
+    q, k, v = inputs(length=2 * TILE)
+    readout = jax.random.normal(jax.random.key(1), q.shape)
+    for heads in (1, 2):
+
+        def both(attend, heads=heads):
+            loss = lambda *qkv: (attend(*qkv) * readout).sum()  # noqa: E731
+            return jax.jit(jax.value_and_grad(loss, (0, 1, 2)))(q, k[:, :, :heads], v[:, :, :heads])
+
+        kernel = functools.partial(flash_attention, causal=True, interpret=True)
+        for a, b in zip(jax.tree.leaves(both(kernel)), jax.tree.leaves(both(plain)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)

@@ -77,6 +77,31 @@ def test_the_products_of_a_tpu_do_not_count_their_padding():
     assert product_flops(scope, scope["y"]) == 2 * 8 * 1024 * 256 * (4 * 64)
 
 
+@pytest.mark.parametrize("batch", ["2,", ""])  # a batch of one has no axis
+def test_the_attention_kernels_of_a_tpu_count_all_scores(batch):
+    """Forward two products of B H T S D terms, and backward five, of which each kernel has half."""
+    q, small = f"bf16[{batch}12,64,1024]", "s8[1,2,2]{2,1,0}"
+    by_head, rows = f"bf16[{batch}12,1024,64]", f"f32[{batch}512,128]"
+    call = 'custom-call(%b, %q, %q, %q), custom_call_target="tpu_custom_call"'
+    program = f"""HloModule jit_step
+
+ENTRY %main (q: {q}, b: {small}) -> {by_head} {{
+  %q = {q} parameter(0)
+  %b = {small} parameter(1)
+  %splash_mha_fwd_residuals.1 = ({rows}, {by_head}, f32[{batch}12,1024,128]) {call}
+  %splash_mha_dq_no_residuals.1 = ({rows}, {by_head}) {call}
+  %splash_mha_dkv_no_residuals.1 = ({rows}, {by_head}, {by_head}) {call}
+}}
+"""
+    steps = operations(hlo.parse(program))
+    product = 2 * (2 if batch else 1) * 12 * 1024 * 1024 * 64
+    assert [(step.kind, step.flops) for step in steps] == [
+        ("attention kernel", 2 * product),
+        ("attention kernel", 2.5 * product),
+        ("attention kernel", 2.5 * product),
+    ]
+
+
 def test_a_gpu_takes_the_sum_over_its_operations_and_a_tpu_the_longest_resource():
     card = CARDS["h100"]
     product = Operation("products", "bf16", card.bfloat16_rate, 0.0, 2)  # 2 times 1 s

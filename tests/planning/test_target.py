@@ -20,6 +20,7 @@ from jaxformer.core.settings import DeviceSettings
 from jaxformer.models.decoder import decoder
 from jaxformer.planning import compile_plan, hlo, plan, targets
 from jaxformer.planning.collectives import collectives
+from jaxformer.planning.operations import COPIES, operations
 from jaxformer.planning.published import TokenTask
 from jaxformer.tasks.retrieval import Retrieval
 from tests.experiments.conftest import tiny
@@ -139,6 +140,21 @@ def test_traffic_counts_what_crosses_the_memory_of_a_device():
     )
     message = "HLO temporaries (24.00G) exceeds available HBM (15.75G)"
     assert compile_plan._needed_bytes(message) == 24 * 2**30
+
+
+def test_a_slice_that_a_tpu_prefetches_reads_this_slice_only():
+    """An instruction that starts a slice has the whole array in its type."""
+    large, part = "bf16[32768,768]{1,0}", "bf16[8192,768]{1,0:S(1)}"
+    program = hlo.parse(f"""HloModule jit_f
+
+ENTRY %main (x: bf16[32768,768]) -> bf16[8192,768] {{
+  %x = {large} parameter(0)
+  %start = (({large}), {part}, s32[]{{:S(2)}}) slice-start(%x), slice={{[0:8192], [0:768]}}
+  ROOT %done = {part} slice-done(%start)
+}}
+""")
+    assert hlo.traffic(program) == 8192 * 768 * 2
+    assert [step.kind for step in operations(program)] == [COPIES]
 
 
 def test_an_update_of_some_rows_moves_these_rows_only():
