@@ -160,11 +160,7 @@ def _parser() -> Parser:
 
 def _check(args: Any) -> None:
     """Raises UserError if arguments are missing or contradict each other."""
-    if Path(args.dataset).is_file():
-        raise UserError(
-            f"{args.dataset} is a file: say text:{args.dataset}, or table:{args.dataset} if it has "
-            "fields."
-        )
+    datasets.check_kind(args.dataset)
     if not (args.dataset and args.out):
         raise UserError(f"give --dataset=NAME and --out=DIR; NAME is {', '.join(datasets.KNOWN)}.")
     check_choice("kind of documents", args.documents, ("file", "line"))

@@ -86,14 +86,19 @@ def corpus(
         from jaxformer.data import tfds  # needs the extra [data]
 
         return tfds.corpus(rest, text, label, tfds_dir, download)
-    if name not in HUB and Path(name).expanduser().exists():
-        kind = "table" if {*Path(name).suffixes} & {*tables.KINDS} else "text"
-        raise UserError(f"{name} exists, but a text has a kind: say {kind}:{name}.")
+    check_kind(name)
     if name not in HUB:
         raise unknown("data set", name, KNOWN)
     entry = HUB[name]
     folder = Path(files).expanduser() if files else _from_hub(entry, download)
     return _folder_corpus(folder, entry.text, label or entry.label, entry.labels)
+
+
+def check_kind(name: str) -> None:
+    """Raises UserError if the name of a data set is that of a file, without its kind before it."""
+    if name and name not in HUB and Path(name).expanduser().exists():
+        kind = "table" if {*Path(name).suffixes} & {*tables.KINDS} else "text"
+        raise UserError(f"{name} exists, but a text has a kind: say {kind}:{name}.")
 
 
 def check_parts(corpus: Corpus, shares: tuple[float, float], pieces: Pieces) -> None:

@@ -198,7 +198,7 @@ def test_wrong_flags_are_one_line_errors(file, tmp_path, capsys):
         (["--dataset=text:FILE", "--documents=word"], "unknown kind of documents 'word'"),
         (["--dataset=text:FILE", "--tokenizer=bpe:x"], "needs a vocabulary size"),
         (["--dataset=text:FILE", "--test=0.9"], "the share of test must be at most 0.45"),
-        (["--dataset=FILE"], "is a file: say text:"),
+        (["--dataset=FILE"], "exists, but a text has a kind: say text:"),
         ([], "give --dataset=NAME and --out=DIR"),
     ]
     for arguments, message in cases:
