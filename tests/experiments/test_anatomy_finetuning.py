@@ -41,6 +41,7 @@ def reported(home):
     return workdir, members, first
 
 
+@pytest.mark.slow
 def test_the_report_has_every_update_with_size_share_and_score(reported):
     workdir, _, _ = reported
     rows = list(csv.DictReader((workdir / "anatomy.csv").read_text().splitlines()))
@@ -59,6 +60,7 @@ def test_the_report_has_every_update_with_size_share_and_score(reported):
     assert "Which parts need an update?" in page and "--tokens=" in page
 
 
+@pytest.mark.slow
 def test_the_same_command_continues(reported, home, capsys):
     workdir, members, first = reported
     assert len(first) == 2  # the model as loaded, and one training

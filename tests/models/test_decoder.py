@@ -59,6 +59,7 @@ def test_golden_number(built):
     np.testing.assert_allclose(loss, GOLDEN[mixer], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_fixed_mixing_of_shorter_sequences_is_centred_again():
     """Rows of a slice would not sum to 1 without a causal mask; the full matrix is unchanged."""
     model = decoder(**SMALL, **MIXERS["mixit"], causal=False)

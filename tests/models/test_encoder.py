@@ -146,6 +146,7 @@ def test_vectors_as_inputs_in_half_and_full_precision():
     )
 
 
+@pytest.mark.slow
 def test_a_checkpoint_with_kernels_by_head_is_loaded_and_resumed(tmp_path):
     """Checkpoints were written with (N, H, D) kernels before encoders shared the common block."""
     task = Retrieval(max_pairs=3, vocab=16)

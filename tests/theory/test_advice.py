@@ -51,6 +51,7 @@ def test_normalised_queries_get_another_scale_of_the_scores():
     assert advise.judge(advise.Question(changed, 64, rho0=0.0))["regime"] == "trainable"
 
 
+@pytest.mark.slow
 def test_pre_norm_is_advised_to_post_norm_networks_that_it_helps():
     steep = ["--layers", "48", *SMALL, "--sigma-w2", "4", "--activation", "tanh", "--beta", "0.5"]
     steep += ["--sigma-b2", "0.05"]

@@ -54,6 +54,7 @@ def test_only_adapters_move_and_frozen_bits_stay(tmp_path):
     np.testing.assert_allclose(one, two, atol=1e-5 * np.abs(one).max())
 
 
+@pytest.mark.slow
 def test_a_published_model_in_half_precision_trains_adapters_in_float32():
     """The given parameters start every member, and each seed draws adapters of its own."""
     model, params, _ = tiny.tiny("llama", TASK.vocab_size)

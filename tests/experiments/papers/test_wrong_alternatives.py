@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from experiments.ledger.rules import HELD, NOT_HELD
 from experiments.papers.mixit.claims_theory import follow_sde
@@ -29,6 +30,7 @@ class Printed(cs.Euler):
         return corrected + b * dt * (1 - jnp.eye(len(phi_MxM)))
 
 
+@pytest.mark.slow
 def test_the_printed_drift_fails_theorem_2_1_in_the_correlation_only():
     with jax.enable_x64(True):
         phi = jnp.eye(4) * 0.7 + 0.3

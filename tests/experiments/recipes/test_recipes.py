@@ -51,6 +51,7 @@ def test_measure_sees_frozen_attention_go_uniform(run):
     assert result["parameters"]["frozen"] == 4 * 16 * 16
 
 
+@pytest.mark.slow
 def test_parts_thaw_on_time_and_keep_their_moments(run, tmp_path):
     arguments = ("--config.train.steps=40", "--config.optim.warmup=5", "--config.task.max_pairs=3")
     config = "configs/mixit/unfreezing.py:thaw=at_100"

@@ -171,6 +171,7 @@ def test_a_planted_result_is_not_unpickled(shell_cluster, pretended, tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
+@pytest.mark.slow
 def test_a_job_runs_the_submitted_file_and_not_a_planted_one(shell_cluster, tmp_path, monkeypatch):
     monkeypatch.setenv("HEAD_START", "3")
     kinds = ("finished", "broken")

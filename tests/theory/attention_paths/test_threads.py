@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from experiments.cli.flags import ROOT
@@ -26,6 +27,7 @@ def test_small_matrices_are_factorised_on_one_thread(tiny, monkeypatch):
     assert chunk["x"].size and set(chunk["x"].flat) == {1}
 
 
+@pytest.mark.slow
 def test_the_first_factorisation_of_a_process_uses_one_thread():
     """JAX loads SciPy's LAPACK with the first factorisation, which may be inside the block."""
     script = """
