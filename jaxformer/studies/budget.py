@@ -1,8 +1,17 @@
-"""The seconds that a study has used of its budget."""
+"""The budget of a study: what it suffices for, and the seconds that were used."""
 
+import math
 import time
 
 import jax
+
+from jaxformer.core.text_format import duration
+
+
+def until_verdicts(trainings: int, budget: float) -> str:
+    """The end of the line that a study prints before its first training."""
+    limit = "" if math.isinf(budget) else f", at most {duration(budget)}"
+    return f"{trainings} trainings until each has a first verdict{limit}"
 
 
 class Spent:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from jaxformer.studies.anatomy.subject import Subject
 from jaxformer.studies.anatomy.text_tables import text_table
 from jaxformer.studies.anatomy.training import Trained, is_change
 from jaxformer.studies.anatomy.workers import TrainAll, workers
-from jaxformer.studies.budget import Spent
+from jaxformer.studies.budget import Spent, until_verdicts
 
 # Lines about a network from a theory, given the subject and its trained parameters, if any.
 Theory = Callable[[Subject, Any], Sequence[str]]
@@ -184,11 +183,9 @@ def theory_lines(
 
 def plan_line(subject: Subject, study: Study, budget: float) -> str:
     """Returns the line that is printed before the first training."""
-    limit = "" if math.isinf(budget) else f", at most {duration(budget)}"
     return (
         f"{subject.name}: {subject.parameters():,} parameters, {subject.network.steps} steps; "
-        f"{len(study.variants)} variants, {study.minimum()} trainings until each has a first "
-        f"verdict{limit}"
+        f"{len(study.variants)} variants, {until_verdicts(study.minimum(), budget)}"
     )
 
 

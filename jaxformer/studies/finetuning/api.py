@@ -8,7 +8,6 @@ from typing import Any
 
 from jaxformer.core.errors import UserError, check_range
 from jaxformer.core.settings import DataSettings, TrainSettings
-from jaxformer.core.text_format import duration
 from jaxformer.io.run_folder import config_hash
 from jaxformer.loading import load
 from jaxformer.models.pretrained_init import from_params
@@ -17,6 +16,7 @@ from jaxformer.studies.anatomy.judge import MARGIN, SEEDS_AT_LOOK
 from jaxformer.studies.anatomy.store import Store
 from jaxformer.studies.anatomy.study import Member
 from jaxformer.studies.anatomy.study import run as run_study
+from jaxformer.studies.budget import until_verdicts
 from jaxformer.studies.finetuning.report import FinetuningReport
 from jaxformer.studies.finetuning.study import Study
 from jaxformer.studies.finetuning.training import (
@@ -172,11 +172,9 @@ def train_within(study: Study, budget: float, write_line: Callable[[str], None])
 
 def plan_line(name: str, study: Study, budget: float) -> str:
     """The line that is printed before the first training."""
-    limit = "" if math.isinf(budget) else f", at most {duration(budget)}"
     return (
         f"{name}: {study.trainer.settings.steps} steps; {len(study.updates)} updates against the "
-        f"full one of everything, {study.minimum()} trainings until each has a first "
-        f"verdict{limit}"
+        f"full one of everything, {until_verdicts(study.minimum(), budget)}"
     )
 
 
