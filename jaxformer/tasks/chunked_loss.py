@@ -4,7 +4,7 @@
 
 Only the logits of one chunk are in memory at a time. A training step knows the derivative of its
 loss in the nats of each position beforehand, because the loss is a weighted mean of them
-(`with_derivative`). So the same pass computes the gradients of h and W, and the logits only once.
+(`known_derivative`). So the same pass computes the gradients of h and W, and the logits only once.
 Without it the backward pass computes them again. The gradient of W is summed in float32, even if
 its terms have a lower precision.
 """
@@ -12,12 +12,10 @@ its terms have a lower precision.
 import functools
 import inspect
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.interpreters.partial_eval import dce_jaxpr
 
 from jaxformer.core import layouts
 from jaxformer.core.adapters import kernel_in_effect
@@ -171,8 +169,8 @@ def _scores_in_one_pass(
 ) -> Any:
     """(B, K) nats and most likely tokens, whose backward pass only returns what is known.
 
-    The cotangent of the nats must be `derivative_BxK`. `with_derivative` computes it from the loss
-    that the step differentiates.
+    The cotangent of the nats must be `derivative_BxK`, which `known_derivative` computes from the
+    loss that the step differentiates.
     """
     del derivative_BxK
     return DeferredLogits(h_BxKxN, kernel_NxV, chunk).scores(targets_BxK, dtype)
@@ -213,45 +211,6 @@ def _known_gradients(chunk, dtype, gradients, cotangents):
 
 
 _scores_in_one_pass.defvjp(_one_pass, _known_gradients)
-
-
-class _GivenNats(DeferredLogits):
-    """Deferred logits whose nats are given, so that a loss can be differentiated in them."""
-
-    nats_BxK: jax.Array
-    asked: list[jax.Array]  # the targets of all calls of `scores`
-
-    def scores(self, targets_BxK: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array]:
-        self.asked.append(targets_BxK)
-        return self.nats_BxK.astype(dtype), jnp.zeros_like(targets_BxK)
-
-
-def with_derivative(logits: Any, targets_BxK: jax.Array, loss: Callable[[Any], jax.Array]) -> Any:
-    """Gives deferred logits the derivative of the loss in their nats, if it is known beforehand.
-
-    It is known if the derivative of the loss does not depend on the nats, as in a weighted mean.
-    Other losses, and logits that are not deferred, stay as they are.
-
-    Args:
-        logits: the logits of a batch.
-        targets_BxK: its targets.
-        loss: the loss of these logits, which the caller is about to differentiate.
-    """
-    if not isinstance(logits, DeferredLogits):
-        return logits
-    asked: list[jax.Array] = []
-
-    def loss_of_nats(nats_BxK):
-        given = _GivenNats(*logits)
-        given.nats_BxK, given.asked = nats_BxK, asked
-        return loss(given)
-
-    zeros_BxK = jnp.zeros(logits.shape[:2], jnp.float32)
-    program = jax.make_jaxpr(jax.grad(loss_of_nats))(zeros_BxK)
-    _, (is_nats_used,) = dce_jaxpr(program.jaxpr, [True])
-    if is_nats_used or any(targets is not targets_BxK for targets in asked):
-        return logits
-    return logits._replace(derivative_BxK=jax.grad(loss_of_nats)(zeros_BxK))
 
 
 def deferred_logits(model: Any, params: Any, inputs: tuple, chunk: int) -> DeferredLogits:

@@ -20,7 +20,7 @@ from jaxformer.core.partition import Partition
 from jaxformer.core.settings import MEMBER_MODES
 from jaxformer.models.half_precision import wide
 from jaxformer.models.model import check_logits
-from jaxformer.tasks.chunked_loss import with_derivative
+from jaxformer.tasks.known_derivative import with_derivative
 from jaxformer.tasks.task import Batch, Scores, Task, scored_positions
 from jaxformer.training.population import Population, init_keys
 

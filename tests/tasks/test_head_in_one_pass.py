@@ -9,9 +9,10 @@ from jaxformer.models.pretrained import tiny
 from jaxformer.planning import hlo
 from jaxformer.planning.operations import operations
 from jaxformer.tasks import chunked_loss
-from jaxformer.tasks.chunked_loss import DeferredLogits, deferred_logits, with_derivative
+from jaxformer.tasks.chunked_loss import DeferredLogits, deferred_logits
+from jaxformer.tasks.known_derivative import with_derivative
 from jaxformer.tasks.recall import noisy_metrics
-from jaxformer.tasks.task import Batch, token_metrics
+from jaxformer.tasks.task import Batch, most_likely, token_metrics
 from jaxformer.training.step import token_weighted
 from tests.core.test_sharding import on_eight_devices
 from tests.models.tiny_configs import CONFIGS
@@ -77,6 +78,42 @@ def test_a_loss_that_is_no_weighted_sum_of_nats_keeps_two_passes():
         assert with_derivative(deferred, TARGETS, loss).derivative_BxK is None, loss
     whole = H @ KERNEL
     assert with_derivative(whole, TARGETS, lambda logits: loss_of(logits, batch)) is whole
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_loss_with_weights_by_the_answer_and_one_that_reads_nats_twice_keep_two_passes(times):
+    """The first would take the derivative of wrong weights, the second twice the gradient."""
+    batch = batch_with(WEIGHTS["unequal"])
+
+    def wrong_answers_count_more(logits, batch):
+        wrong_BxK = most_likely(logits, batch) != batch.targets
+        return token_metrics(logits, batch._replace(weights=batch.weights * (1 + 3 * wrong_BxK)))
+
+    def loss(logits):
+        if times == 1:
+            return loss_of(logits, batch, wrong_answers_count_more)
+        return loss_of(logits, batch) + loss_of(logits, batch)
+
+    def deferred(h, kernel):
+        return loss(with_derivative(DeferredLogits(h, kernel, 5), batch.targets, loss))
+
+    got, want = (
+        jax.grad(f, (0, 1))(H, KERNEL) for f in (deferred, lambda h, kernel: loss(h @ kernel))
+    )
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_answers_that_the_loss_does_not_read_leave_one_pass():
+    """`in_context` of retrieval reads the most likely tokens, in a second call."""
+    batch = batch_with(WEIGHTS["unequal"])
+
+    def loss(logits):
+        most_likely(logits, batch)
+        return loss_of(logits, batch)
+
+    deferred = with_derivative(DeferredLogits(H, KERNEL, 5), TARGETS, loss)
+    assert deferred.derivative_BxK is not None
 
 
 def test_logits_in_half_precision_have_nearly_the_gradients_of_float32():
