@@ -9,7 +9,7 @@ import pytest
 
 import jaxformer
 from jaxformer.core.errors import UserError
-from jaxformer.models.pretrained import load_folder, save_folder
+from jaxformer.models.pretrained import gguf_tokenizer, load_folder, save_folder
 from jaxformer.models.pretrained.gguf_file import GGUFFile
 from jaxformer.models.pretrained.gguf_model import ARCHITECTURES
 from jaxformer.models.pretrained.text import Text
@@ -123,6 +123,74 @@ def test_the_first_llamas_have_no_base_of_rotations(llama, tmp_path):
     (tmp_path / "old.gguf").write_bytes(content.replace(b"rope.freq_base", b"rope.freq_basf"))
     model, _, _ = jaxformer.load(tmp_path / "old.gguf")
     assert model.spec.rotary.base == 10_000 and jaxformer.load(llama)[0].spec.rotary.base == 5000
+
+
+@pytest.mark.parametrize(
+    "architecture, metadata",
+    [
+        ("llama", {"expert_count": 8}),
+        ("llama", {"attention__causal": False}),
+        ("qwen2", {"attention__clamp_kqv": 8.0}),
+        ("qwen3", {"attention__sliding_window": 3}),
+        ("gemma3", {"rope__scaling__attn_factor": 1.5}),
+    ],
+)
+def test_a_key_that_makes_another_network_is_refused(architecture, metadata, tmp_path):
+    """OLMo 3 loaded as OLMo 2 without its windows: both are called olmo2."""
+    file = tmp_path / "model.gguf"
+    tiny_gguf.write(file, architecture, **metadata)
+    ((name, value),) = metadata.items()
+    refused(file, f"has {architecture}.{name.replace('__', '.')} = {value}, which is not supported")
+
+
+@pytest.mark.parametrize(
+    "metadata, kind, factor, pretraining_length",
+    [
+        (
+            {
+                "rope__scaling__type": "yarn",
+                "rope__scaling__factor": 4.0,
+                "rope__scaling__original_context_length": 16,
+            },
+            "yarn",
+            4.0,
+            16,
+        ),
+        ({"rope__scaling__factor": 2.0}, "linear", 2.0, 0),
+        ({"rope__scale_linear": 2.0}, "linear", 2.0, 0),
+        ({"rope__scaling__type": "none", "rope__scaling__factor": 2.0}, "plain", 1.0, 0),
+    ],
+)
+def test_scaled_rotations_are_those_of_llama_cpp(
+    metadata, kind, factor, pretraining_length, tmp_path
+):
+    """The length of pretraining, and a factor without a kind, were ignored."""
+    file = tmp_path / "model.gguf"
+    tiny_gguf.write(file, "qwen2", **metadata)
+    rotary = jaxformer.load(file)[0].spec.rotary
+    assert (rotary.kind, rotary.factor) == (kind, factor)
+    assert rotary.pretraining_length == pretraining_length
+
+
+def test_llama_3_begins_with_a_start_token_and_keeps_words_that_are_tokens():
+    letters = ["<|begin|>", "<|end|>", *"helo", "he", "hello"]
+    metadata = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.tokens": letters,
+        "tokenizer.ggml.token_type": [3, 3] + [1] * (len(letters) - 2),
+        "tokenizer.ggml.merges": ["h e"],  # which lead no further than "he l l o"
+        "tokenizer.ggml.bos_token_id": 0,
+        "tokenizer.ggml.eos_token_id": 1,
+    }
+
+    def encoded(rule, **more):
+        more = {f"tokenizer.ggml.{name}": value for name, value in more.items()}
+        built = gguf_tokenizer.build(metadata | {"tokenizer.ggml.pre": rule} | more, "FILE")
+        return built.encode("hello").tokens
+
+    assert encoded("llama-bpe") == ["<|begin|>", "hello"]
+    assert encoded("llama-bpe", add_bos_token=False) == ["hello"]
+    assert encoded("qwen2") == ["he", "l", "l", "o"]
 
 
 def test_a_file_with_another_name_is_recognised_by_its_first_bytes(llama, tmp_path):

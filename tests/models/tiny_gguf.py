@@ -49,7 +49,7 @@ def write(file: Path, architecture: str, seed: int = 0, **metadata) -> None:
 
     Args:
       architecture: a key of NORMS.
-      metadata: further numbers after the architecture, with "__" for ".".
+      metadata: further values after the architecture, with "__" for ".".
     """
     source = np.random.RandomState(seed)
     writer = gguf.GGUFWriter(file, architecture)
@@ -73,8 +73,10 @@ def write(file: Path, architecture: str, seed: int = 0, **metadata) -> None:
     if architecture == "gemma2":
         writer.add_attn_logit_softcapping(50.0)
         writer.add_final_logit_softcapping(30.0)
-    for name, number in metadata.items():
-        writer.add_uint32(f"{architecture}.{name.replace('__', '.')}", number)
+    adders = {bool: writer.add_bool, int: writer.add_uint32}
+    adders |= {float: writer.add_float32, str: writer.add_string}
+    for name, value in metadata.items():
+        adders[type(value)](f"{architecture}.{name.replace('__', '.')}", value)
     vocab = _add_tokenizer(writer, architecture)
 
     def add(name: str, shape: tuple[int, ...], kind=KINDS.F32) -> None:

@@ -36,6 +36,28 @@ TOKEN_FIELDS = {
     "eos_token_id": "eos_token_id",
     "pad_token_id": "padding_token_id",
 }
+# {key after the architecture's name that changes the function of a network: its value if it does
+# not}. An architecture that does not read such a key would load as another network: OLMo 3, which
+# has windows, is an "olmo2", and Mixtral a "llama".
+NEUTRAL = {
+    "attention.causal": True,
+    "attention.clamp_kqv": 0.0,
+    "attention.max_alibi_bias": 0.0,
+    "attention.scale": 0.0,
+    "attention.sliding_window": 0,
+    "attn_logit_softcapping": 0.0,
+    "embedding_scale": 1.0,
+    "expert_count": 0,
+    "final_logit_softcapping": 0.0,
+    "logit_scale": 1.0,
+    "residual_scale": 1.0,
+    "rope.scaling.attn_factor": 1.0,
+    "rope.scaling.yarn_attn_factor": 1.0,
+    "rope.scaling.yarn_beta_fast": 32.0,
+    "rope.scaling.yarn_beta_slow": 1.0,
+    "rope.scaling.yarn_ext_factor": 1.0,
+    "rope.scaling.yarn_log_multiplier": 0.0,
+}
 SUFFIXES = (".weight", ".bias")
 ROPE_FACTORS = "rope_freqs.weight"  # a factor for each rotated pair, as Llama 3.1 has
 
@@ -65,8 +87,10 @@ class GGUFModel:
     def config(self) -> dict[str, Any]:
         """The content of config.json that the metadata describe."""
         metadata, tensors = self.gguf.metadata, self.gguf.tensors
+        read: set[str] = set()
 
         def value(name: str) -> Any:
+            read.add(name)
             return metadata.get(f"{self.name}.{name}")
 
         for name in (self.architecture.epsilon, *self.architecture.required):
@@ -98,6 +122,13 @@ class GGUFModel:
                 f"{self.config_name} of a {self.name} model lack a field or have a wrong one: "
                 f"{one_line(error, 100)}."
             ) from None
+        for name in NEUTRAL.keys() - read:
+            if (found := value(name)) not in (None, NEUTRAL[name]):
+                raise UserError(
+                    f"{self.path} has {self.name}.{name} = {one_line(repr(found), 60)}, which is "
+                    f"not supported for {self.model_type}, and without it the model would be "
+                    "another network: load the folder of safetensors that it was converted from."
+                )
         return config
 
     def _rope_scaling(self, value: Callable[[str], Any]) -> dict[str, Any]:
@@ -106,10 +137,15 @@ class GGUFModel:
             # With equal short and long factors, longrope divides each rate by its factor.
             scaling = {"rope_type": "longrope", "attention_factor": 1.0}
             return {"rope_scaling": scaling | {"short_factor": factors, "long_factor": factors}}
-        kind = value("rope.scaling.type")
-        if kind in (None, "none"):
+        # The first files name the factor otherwise, and no kind is "linear", as in llama.cpp.
+        factor = value("rope.scaling.factor") or value("rope.scale_linear")
+        kind = value("rope.scaling.type") or ("linear" if factor else "none")
+        if kind == "none":
             return {}
-        return {"rope_scaling": {"rope_type": kind, "factor": value("rope.scaling.factor")}}
+        scaling = {"rope_type": kind, "factor": factor}
+        if (pretraining_length := value("rope.scaling.original_context_length")) is not None:
+            scaling["original_max_position_embeddings"] = pretraining_length
+        return {"rope_scaling": scaling}
 
     def stored_names(self, names: Sequence[str], prefix: str) -> dict[str, str]:
         """Returns {tensor name of Hugging Face: tensor name in the file}.
