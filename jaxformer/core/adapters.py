@@ -22,7 +22,7 @@ gradient of the size of W is computed, and it loses nothing when W is stored in 
 import math
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -226,6 +226,26 @@ def effective(params: Params) -> dict[str, Any]:
     return paths.unflatten(
         {path: merged.get(path, leaf) for path, leaf in flat.items() if not is_leaf(path)}
     )
+
+
+def with_equal_shapes(trees: Sequence[Params]) -> list[dict[str, Any]]:
+    """Gives trees of the same kernels adapters of the same ranks, so that they can be stacked.
+
+    A smaller or missing adapter is filled up with zeros, which add nothing to any output.
+    """
+    flats = [paths.flatten(tree) for tree in trees]
+    for kernel in sorted({path for tree in trees for path in adapted_kernels(tree)}):
+        a, b, scale = (beside(kernel, leaf) for leaf in LEAVES)
+        rank = max(flat[a].shape[1] for flat in flats if a in flat)
+        dtype = jnp.result_type(*(flat[a].dtype for flat in flats if a in flat))
+        for flat in flats:
+            n, m = flat[kernel].shape
+            missing = rank - (flat[a].shape[1] if a in flat else 0)
+            found = (flat.get(a, jnp.zeros((n, 0), dtype)), flat.get(b, jnp.zeros((0, m), dtype)))
+            flat[a] = jnp.pad(found[0], ((0, 0), (0, missing)))
+            flat[b] = jnp.pad(found[1], ((0, missing), (0, 0)))
+            flat[scale] = flat.get(scale, jnp.zeros((), dtype))
+    return [paths.unflatten(flat) for flat in flats]
 
 
 def kernel_in_effect(module: Mapping[str, Any]) -> jax.Array:

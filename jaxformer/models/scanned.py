@@ -47,10 +47,11 @@ def scan_blocks(
     # prevent_cse=False: in a scan, XLA cannot merge the recomputation with the first pass.
     body = body if remat is None else jax.checkpoint(body, prevent_cse=False, **remat)
     blocks = [module.variables["params"][name] for name in names]
-    if len({jax.tree.structure(block) for block in blocks}) > 1:
+    if len({str(jax.tree.map(jnp.shape, block)) for block in blocks}) > 1:
         raise UserError(
             "scan=True needs blocks with the same parameters, and some blocks have adapters that "
-            "others lack: give each block the same adapters, or build the model with scan=False."
+            "others lack, or of another rank: give each block the same adapters, or build the "
+            "model with scan=False."
         )
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *blocks)
     with activation_points.in_scan(names):

@@ -113,8 +113,10 @@ def test_a_scan_over_blocks_that_differ_is_a_one_line_error(adapted, params):
         vocab_size=TASK.vocab_size, length=TASK.length, **SIZES | {"layers": 3}, scan=True
     )
     deep = adapted | {"block_1": params["block_1"], "block_2": params["block_1"]}
-    with pytest.raises(UserError, match="scan=True needs blocks with the same parameters"):
-        model.apply({"params": deep}, TASK.blank())
+    rank_1 = {f"{ADAPTED[2 * i]}/kernel": Lora(1 + i) for i in (0, 1)}
+    for differing in (deep, adapters.add(deep | params, rank_1, jax.random.key(0))):
+        with pytest.raises(UserError, match="scan=True needs blocks with the same parameters"):
+            model.apply({"params": differing}, TASK.blank())
 
 
 def test_an_own_rule_decides_about_one_half_of_an_adapter(params):

@@ -10,6 +10,7 @@ import pytest
 import jaxformer
 from jaxformer import adapters, capture
 from jaxformer.core import paths
+from jaxformer.core.adapters import with_equal_shapes
 from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
 from jaxformer.models.pretrained import describe, tiny
@@ -119,16 +120,39 @@ def test_experts_are_patched_one_by_one(olmoe):
     np.testing.assert_array_equal(effects > 1e-6, used)
 
 
-def test_some_experts_with_adapters_act_as_their_merged_kernels(olmoe):
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [("block_1/mlp/expert_(1|5)/in/kernel", "lora(2)")],
+        [
+            ("block_1/mlp/expert_[0-2]/in/kernel", "lora(2)"),
+            ("block_1/mlp/expert_[3-5]/in/kernel", "lora(3)"),
+        ],
+    ],
+)
+def test_experts_without_adapters_or_of_other_ranks_act_as_their_merged_kernels(rules, olmoe):
     model, params = olmoe
-    rules = (("block_1/mlp/expert_(1|5)/in/kernel", "lora(2)"), (".*", "frozen"))
-    added = adapters.add(params, Partition(rules).adapters(params), jax.random.key(0))
+    partition = Partition((*rules, (".*", "frozen")))
+    added = adapters.add(params, partition.adapters(params), jax.random.key(0))
     added = paths.map_with_path(lambda path, x: x + 0.5 * path.endswith("lora_b"), added)
     one, two, before = (
         model.apply({"params": p}, TOKENS) for p in (added, adapters.merge(added), params)
     )
     np.testing.assert_allclose(one, two, atol=1e-4)
     assert np.abs(one - before).max() > 1e-2
+
+
+def test_a_missing_adapter_becomes_zeros_and_its_kernel_keeps_its_bits():
+    """A sum with the kernel would lose what bfloat16 cannot add to it."""
+    kernel = jnp.ones((2, 2), jnp.bfloat16)
+    a, b, scale = jnp.full((2, 1), 1e-3), jnp.ones((1, 2)), jnp.ones(())
+    leaves = {"lora_a": a, "lora_b": b, "lora_scale": scale}
+    adapted, bare = with_equal_shapes(
+        [{"in": {"kernel": kernel, **leaves}}, {"in": {"kernel": kernel}}]
+    )
+    np.testing.assert_array_equal(adapted["in"]["lora_a"], a)
+    assert bare["in"]["kernel"].dtype == jnp.bfloat16 and not np.any(bare["in"]["lora_b"])
+    assert jax.tree.map(jnp.shape, adapted) == jax.tree.map(jnp.shape, bare)
 
 
 @pytest.mark.slow  # compiles a training run

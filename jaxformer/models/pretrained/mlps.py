@@ -18,14 +18,13 @@ inside the compiled program. A pass that captures or edits something computes ev
 every token, so that `output` of an expert means the same at all tokens.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxformer.core.adapters import effective
+from jaxformer.core.adapters import with_equal_shapes
 from jaxformer.models import layers
 from jaxformer.models.activation_points import is_observed, tap
 from jaxformer.models.activations import activation
@@ -95,7 +94,8 @@ class Experts(nn.Module):
     ) -> jax.Array:
         spec = self.spec
         params = self.variables["params"]
-        stacked = stacked_experts([params[f"expert_{e}"] for e in range(spec.experts)])
+        experts = with_equal_shapes([params[f"expert_{e}"] for e in range(spec.experts)])
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *experts)
         expert = MLP(spec, spec.expert_hidden, parent=None)
 
         def one_block(params: Any, x_PxN: jax.Array) -> jax.Array:
@@ -112,16 +112,6 @@ class Experts(nn.Module):
         y_RxKxN = y_SxN.reshape(n_blocks * block, -1)[slot_RxK]
         weights_RxK = weights_BxTxK.reshape(chosen_RxK.shape)
         return (weights_RxK[..., None] * y_RxKxN).sum(1).reshape(x_BxTxN.shape)
-
-
-def stacked_experts(experts: list[Mapping[str, Any]]) -> Any:
-    """The parameters of all experts along a leading axis.
-
-    If only some experts have adapters, their sums with the kernels are stacked.
-    """
-    if len({jax.tree.structure(expert) for expert in experts}) > 1:
-        experts = [effective(expert) for expert in experts]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *experts)
 
 
 def grouped_rows(chosen_RxK: jax.Array, experts: int) -> tuple[jax.Array, jax.Array, int]:
