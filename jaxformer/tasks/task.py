@@ -198,6 +198,9 @@ def token_metrics(logits_BxKxV: jax.Array | DeferredLogits, batch: Batch) -> dic
     else:
         nats_BxK = cross_entropy(logits_BxKxV.astype(batch.weights.dtype), batch.targets)
         best_BxK = jnp.argmax(logits_BxKxV, -1)
+    # A position with the weight 0 may have any target. One without a logit, such as -100 among 12
+    # tokens, has nan nats, and 0 x nan is nan.
+    nats_BxK = jnp.where(batch.weights > 0, nats_BxK, 0)
     correct_BxK = best_BxK == batch.targets
     scored_B = batch.weights.sum(-1)
     wrong_B = ((batch.weights > 0) & ~correct_BxK).any(-1)

@@ -60,6 +60,19 @@ def test_loss_and_gradients_are_those_of_all_logits(weights, chunk):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("ignored", [-100, V])
+def test_positions_with_the_weight_0_may_have_targets_without_a_logit(ignored):
+    """As in data of transformers, where -100 is left out; the loss was nan."""
+    weights = WEIGHTS["some masked"]
+    marked = Batch(TARGETS, jnp.where(weights > 0, TARGETS, ignored), weights)
+    for kind in (one_pass, lambda h, kernel, batch, chunk: loss_of(h @ kernel, batch)):
+        got, want = (
+            jax.value_and_grad(kind, (0, 1))(H, KERNEL, batch, 5)
+            for batch in (marked, batch_with(weights))
+        )
+        jax.tree.map(np.testing.assert_array_equal, got, want)
+
+
 def test_a_loss_that_is_no_weighted_sum_of_nats_keeps_two_passes():
     """Its derivative depends on the nats, or on the nats of other tokens than the targets."""
     batch, deferred = batch_with(WEIGHTS["unequal"]), DeferredLogits(H, KERNEL, 5)
