@@ -12,16 +12,17 @@ its terms have a lower precision.
 import functools
 import inspect
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxformer.core import layouts
-from jaxformer.core.adapters import kernel_in_effect
+from jaxformer.core.adapters import KERNEL, LORA_A, LORA_B, LORA_SCALE
 from jaxformer.core.errors import UserError
 from jaxformer.models.activation_points import INTERMEDIATES, Request
-from jaxformer.models.half_precision import wide
+from jaxformer.models.half_precision import matrix_product, wide
 
 LAST_STATES = "final"  # the activation from which the unembedding computes the logits
 
@@ -224,15 +225,28 @@ def deferred_logits(model: Any, params: Any, inputs: tuple, chunk: int) -> Defer
     """
     if _takes_head(model):
         h_BxKxN = model.apply({"params": params}, *inputs, head=False)
-        return DeferredLogits(h_BxKxN, kernel_in_effect(params["unembed"]), chunk)
+        return DeferredLogits(*_with_adapter(h_BxKxN, params["unembed"]), chunk)
     with Request(names=(LAST_STATES,)).active():
         # Only the last states are used, so the compiler removes the logits of all positions.
         _, variables = model.apply({"params": params}, *inputs, mutable=[INTERMEDIATES])
+    h_BxKxN = variables[INTERMEDIATES][LAST_STATES]
     if model.spec.tied:
-        kernel_NxV = jnp.asarray(params["embed"]["embedding"]).T
-    else:
-        kernel_NxV = kernel_in_effect(params["unembed"])
-    return DeferredLogits(variables[INTERMEDIATES][LAST_STATES], kernel_NxV, chunk)
+        return DeferredLogits(h_BxKxN, jnp.asarray(params["embed"]["embedding"]).T, chunk)
+    return DeferredLogits(*_with_adapter(h_BxKxN, params["unembed"]), chunk)
+
+
+def _with_adapter(h_BxKxN: jax.Array, module: Mapping[str, Any]) -> tuple[jax.Array, jax.Array]:
+    """(h, W), or with an adapter ([h, s h A], [W; B]), whose product is h W + s (h A) B.
+
+    The sum W + s A B would lose small updates of a kernel in half precision.
+    """
+    kernel_NxV = jnp.asarray(module[KERNEL])
+    if LORA_A not in module:
+        return h_BxKxN, kernel_NxV
+    narrow_BxKxR = matrix_product(h_BxKxN, jnp.asarray(module[LORA_A]))
+    narrow_BxKxR *= jnp.asarray(module[LORA_SCALE]).astype(h_BxKxN.dtype)
+    wider = jnp.concatenate([kernel_NxV, jnp.asarray(module[LORA_B])])
+    return jnp.concatenate([h_BxKxN, narrow_BxKxR], -1), wider
 
 
 def check_head(model: Any) -> None:

@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxformer.core import adapters
+from jaxformer.core.adapters import Lora
 from jaxformer.models.pretrained import tiny
 from jaxformer.planning import hlo
 from jaxformer.planning.operations import operations
@@ -188,6 +190,31 @@ def test_tied_embeddings_get_the_gradients_of_both_uses():
 
     got, want = (jax.jit(jax.grad(loss))(params)["embed"]["embedding"] for loss in (late, whole))
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+
+
+def test_an_adapter_of_the_head_is_not_rounded_to_a_kernel_of_half_precision():
+    """An update of 1/1000 of the kernel was lost in bfloat16."""
+    model, params, _ = tiny.tiny(CONFIGS["llama"], 24)
+    params = params | {
+        "unembed": {"kernel": jnp.asarray(params["unembed"]["kernel"], jnp.bfloat16)}
+    }
+    tokens = jax.random.randint(jax.random.key(0), (2, 5), 0, 24)
+    batch = Batch(tokens, tokens, jnp.ones((2, 5)))
+
+    def late(params):
+        return loss_of(deferred_logits(model, params, (tokens, None), 3), batch)
+
+    def whole(params):
+        return loss_of(model.apply({"params": params}, tokens), batch)
+
+    added = adapters.add(params, {"unembed/kernel": Lora(2)}, jax.random.key(1))
+    b = 3e-3 * jax.random.normal(jax.random.key(2), (2, 24))
+    moved = added | {"unembed": added["unembed"] | {"lora_b": b}}
+    changes = [float(loss(moved) - loss(added)) for loss in (late, whole)]
+    assert changes[0] == pytest.approx(changes[1], rel=1e-2) and abs(changes[1]) > 1e-6
+    got, want = (jax.jit(jax.grad(loss))(moved)["unembed"] for loss in (late, whole))
+    for leaf in ("lora_a", "lora_b"):
+        np.testing.assert_allclose(got[leaf], want[leaf], rtol=1e-4, atol=1e-7)
 
 
 MESHES = """
