@@ -7,7 +7,9 @@ A tensor is named by the module of transformers that it changes, with "base_mode
 and ".lora_A.weight" or ".lora_B.weight" behind. Where a family joins kernels, as GPT-2 does with
 queries, keys and values, peft has one adapter for all of them. Ours has one for each kernel: read
 from peft they share A and have a part of B each, and written they are one adapter whose rank is the
-sum of theirs, unless they still share A. gpt-oss stacks all experts in
+sum of theirs, unless they still share A.
+
+All experts of a block are written if one has an adapter (`peft_experts`). gpt-oss stacks them in
 one tensor, so that peft has no module to name for one of them.
 """
 
@@ -28,6 +30,7 @@ from jaxformer.io.atomic_files import write_atomically
 from jaxformer.models.pretrained import tensor_layouts
 from jaxformer.models.pretrained.folder import listed, shapes
 from jaxformer.models.pretrained.network import Pretrained
+from jaxformer.models.pretrained.peft_experts import with_equal_experts
 from jaxformer.models.pretrained.safetensors_folder import TensorFile, read_json
 from jaxformer.models.pretrained.saving import write_tensors
 from jaxformer.models.pretrained.tensor_layouts import TensorEntry
@@ -115,12 +118,13 @@ def save_adapter(
         params: its parameters with adapters.
         base: the name or folder of the base model, which peft and a later reader look up.
     """
-    flat = paths.flatten(params)
-    adapted = adapted_kernels(params)
-    if not adapted:
+    given = adapted_kernels(params)
+    if not given:
         raise UserError("these parameters have no adapter to save (no leaf lora_a).")
-    if flat[beside(adapted[0], LORA_A)].ndim != 2:
+    if paths.flatten(params)[beside(given[0], LORA_A)].ndim != 2:
         raise UserError("save_adapter takes the parameters of one member, such as run.member(0).")
+    params = with_equal_experts(params)
+    flat, adapted = paths.flatten(params), adapted_kernels(params)
     tensors: dict[str, np.ndarray] = {}
     scales: dict[str, float] = {}
     fan_in_first = False
@@ -131,8 +135,8 @@ def save_adapter(
             continue
         if entry.layout == "stacked":
             raise UserError(
-                f"peft has no adapter of {min(here)}, since {entry.name} holds all experts: merge "
-                "it (jaxformer.adapters.merge) and write the model by save_folder."
+                f"peft has no adapter of {min(here & {*given})}, since {entry.name} holds all "
+                "experts: merge it (jaxformer.adapters.merge) and write the model by save_folder."
             )
         module = entry.name.removesuffix(".weight")
         a, b, scales[module] = _joined(entry, flat, model)
@@ -248,7 +252,8 @@ def _config(
         module: tensors[f"base_model.model.{module}.lora_A.weight"].shape[0] for module in scales
     }
     alphas = {module: scales[module] * ranks[module] for module in scales}
-    rank, alpha = (Counter(x.values()).most_common(1)[0][0] for x in (ranks, alphas))
+    usual = [module for module in scales if ".experts." in module] or [*scales]
+    rank, alpha = (Counter(x[m] for m in usual).most_common(1)[0][0] for x in (ranks, alphas))
     return {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM" if is_causal else None,
