@@ -191,4 +191,8 @@ def drop(params: Params, pattern: str) -> dict[str, Any]:
     Returns:
         New parameters.
     """
-    return paths.replace(params, jax.tree.map(jnp.zeros_like, paths.select(params, pattern)))
+    chosen = paths.select(params, pattern)
+    for path in chosen:
+        if adapters.beside(path, adapters.LORA_B) not in chosen:
+            adapters.check_merged(params, path, "a drop")
+    return paths.replace(params, jax.tree.map(jnp.zeros_like, chosen))

@@ -7,6 +7,9 @@
 Standard, Frozen-QK, Frozen-MLP and the random transformer are Llamas. MixiT cannot be exported: a
 Llama has no fixed mixing. The branch factor of the authors' preset is multiplied into the last
 matrix of each branch. The logits agree to 1e-4 in float32.
+
+A Llama has no `document_end`: the exported model equals the decoder within one document, but in a
+packed window its tokens attend to earlier documents too.
 """
 
 from pathlib import Path

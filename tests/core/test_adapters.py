@@ -201,6 +201,14 @@ def test_cuts_of_kernels_with_adapters_ask_for_a_merge(adapted):
         surgery.ablate_heads(with_out, {"block_0/attn": [0]}, n_heads=2)
 
 
+def test_a_dropped_kernel_asks_for_a_merge_and_a_dropped_module_adds_nothing(adapted):
+    """A branch whose kernel is zero still adds the update of its adapter."""
+    with pytest.raises(UserError, match="a drop would leave out the adapter of block_0/attn/value"):
+        surgery.drop(adapted, "block_0/attn/value/kernel")
+    dropped = surgery.drop(adapted, "block_0/attn/value")
+    assert not np.any(adapters.merge(dropped)["block_0"]["attn"]["value"]["kernel"])
+
+
 def test_the_maps_of_heads_are_those_of_the_merged_kernels(adapted):
     model = build()
     for read in (jaxformer.lens.qk, jaxformer.lens.ov):
