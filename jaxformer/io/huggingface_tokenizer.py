@@ -29,7 +29,10 @@ class HuggingFace:
     def __init__(self, model: Any, *, needs_end: bool = True, special_in_text: bool = False):
         self.model, vocab = model, model.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocab.values(), default=-1) + 1
-        self.end_text = next((name for name in END_NAMES if name in vocab), "")
+        # A special token goes first: "</s>" is an HTML tag in Gemma's vocabulary.
+        special = {t.content for t in model.get_added_tokens_decoder().values() if t.special}
+        named = [name for names in (special, vocab) for name in END_NAMES if name in names]
+        self.end_text = named[0] if named else ""
         self.end = vocab.get(self.end_text, -1)
         if needs_end and not self.end_text:
             raise UserError(

@@ -43,6 +43,16 @@ def test_training_is_deterministic_and_merges_what_is_frequent():
     assert len(TRAINED.encode([" question"])[0]) == 1
 
 
+def test_documents_end_with_a_special_token_and_not_with_a_tag_of_this_name():
+    """Gemma's vocabulary has the HTML tag </s> beside its end token <eos>."""
+    pieces = pytest.importorskip("tokenizers")
+    model = pieces.Tokenizer(pieces.models.WordLevel({"a": 0}, unk_token="a"))
+    model.add_special_tokens(["<eos>"])
+    model.add_tokens(["</s>"])
+    made = tokenizer.from_json(model.to_str(), "here")
+    assert made.end_text == "<eos>" and made.end == model.token_to_id("<eos>")
+
+
 @pytest.mark.parametrize(
     "kind, message",
     [
