@@ -40,6 +40,13 @@ class HuggingFace:
             )
         model.encode_special_tokens = not special_in_text
 
+    @property
+    def start(self) -> int:
+        """The token that the tokenizer puts before each text, as those of Llama do; -1 if none."""
+        text, whole = (self.encode(["a"], add_special)[0].tolist() for add_special in (False, True))
+        has_none = len(whole) == len(text) or whole[: len(text) or 1] == (text or [self.end])
+        return -1 if has_none else whole[0]
+
     def encode(self, texts: Sequence[str], add_special: bool = False) -> list[np.ndarray]:
         """Returns the token ids of each text, with the tokenizer's start token if `add_special`."""
         try:
