@@ -123,6 +123,22 @@ def test_one_part_is_always_trained():
     assert len(found.left) == 1 and found.steps[-1].parameters == SIZES["needed"]
 
 
+def test_parameters_outside_all_parts_stay_trained_and_the_sentence_says_so():
+    """Parts that a user names need not cover the network."""
+
+    def found(*names):
+        planted = Planted(either_is_enough)
+        named = [part for part in PARTS if part.name in names]
+        return search(planted.study, named, FROZEN, train_all=planted.train_all).sentence
+
+    assert found("idle", "needed").startswith(
+        "It is enough to train needed and everything outside the searched parts: 80.0% of "
+    )
+    assert found("idle", "one").startswith(
+        "It is enough to train everything outside the searched parts: 40.0% of the parameters"
+    )
+
+
 def test_candidates_are_the_smallest_parts_or_the_branches_of_blocks():
     task = TASKS["copy"]
     shapes = shapes_of(decoder(**task.sizes, width=8, layers=2, heads=2, mlp_width=8), task)

@@ -26,6 +26,7 @@ from jaxformer.studies.budget import Spent
 
 MAX_NAME = 100  # letters; longer names of variants are shortened, since files are named for them
 FIRST_FRESH = 1  # seed 0 chooses the candidates
+UNSEARCHED = "everything outside the searched parts"  # which need not cover the network
 
 
 class Step(NamedTuple):
@@ -146,6 +147,8 @@ def search(
             write_line(f"  {part_text(part)} {method}: {score_text(score)}, {left:.1%} are left")
             break
     names = tuple(part_text(part) for part in remaining())
+    if method == FROZEN and trials.parameters(parts) > 0:
+        names += (UNSEARCHED,)
     total = study.subject.parameters()
     return Elimination(method, tuple(steps), names, total, is_complete)
 
