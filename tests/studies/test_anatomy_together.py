@@ -19,7 +19,7 @@ from jaxformer.studies.anatomy.head_writes import head_writes
 from jaxformer.studies.anatomy.inside import Inside, measure
 from jaxformer.studies.anatomy.labels import head_labels
 from jaxformer.studies.anatomy.pairs import pairs_of_answers
-from jaxformer.studies.anatomy.parts import FROZEN, REMOVED, Variant
+from jaxformer.studies.anatomy.parts import FROZEN, ONLY, REMOVED, Variant
 from jaxformer.studies.anatomy.report import Report
 from tests.interp.test_groups import planted_network
 from tests.studies.test_anatomy_judge import cells_of
@@ -259,6 +259,20 @@ def test_a_report_that_decided_nothing_says_so_first_and_what_to_do():
             "One trained network: the intervals are over 50 prompts and not over seeds." in output
         )
     assert "What to do next" in page
+
+
+def test_a_report_whose_decided_rows_have_no_sentence_does_not_say_that_all_are_open():
+    """That one part alone is not enough has no sentence for each part."""
+    shifts = {
+        Variant("MLP", ONLY): -0.5,
+        Variant("norms", ONLY): -0.6,
+        Variant("MLP", FROZEN): -0.04,
+    }
+    report = Report("Sort", judge.judge(*cells_of(shifts), 0.2))
+    assert [row["outcome"] for row in report.table] == ["worse", "worse", "open"]
+    first = "No part that was trained alone is enough: 2 of 3 comparisons are decided."
+    for output in (str(report), report.to_html()):
+        assert first in output and "Nothing is decided" not in output
 
 
 def test_the_json_of_a_report_has_score_unit_and_pairs(tmp_path):

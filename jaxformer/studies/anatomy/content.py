@@ -85,10 +85,16 @@ class Content:
 
     @property
     def undecided(self) -> str:
-        """The line that comes first when nothing was decided about training; "" otherwise."""
+        """The line that comes first where no sentence is about training; "" otherwise."""
         if self.training is None or not self.training.rows or self.decided:
             return ""
         n_rows = len(self.training.rows)
+        # Of what is decided, only "one part alone is not enough" has no sentence of its own.
+        if n_decided := sum(row.outcome != OPEN for row in self.training.rows):
+            return (
+                f"No part that was trained alone is enough: {n_decided} of {n_rows} comparisons "
+                "are decided."
+            )
         return (
             f"Nothing is decided about training yet: {n_rows} of {n_rows} comparisons are open. A "
             "larger budget decides more of them."
