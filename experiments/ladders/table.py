@@ -56,8 +56,8 @@ def sentence(judged: Judged) -> str:
     if judged.predicted is None or ladder.paper_size is None:
         return f"{ladder.quantity}: fewer than three sizes are done"
     mean, low, high = (f"{value:.3g}" for value in judged.predicted)
-    largest = max(m.rung.size for m in judged.measured if m.counts and not m.rung.on_card)
-    factor = ladder.paper_size / largest
+    sizes = [m.rung.size for m in judged.measured if m.counts and not m.rung.on_card]
+    factor = max(ladder.paper_size / sizes[-1], sizes[0] / ladder.paper_size)
     where = f", an extrapolation by a factor of {factor:.3g}" if factor > 1 else ""
     published = "the paper prints no number" if ladder.published is None else ""
     return (
