@@ -106,6 +106,59 @@ def test_a_small_budget_searches_greedily_and_says_so():
     assert groups.spare(wiring, heads, budget=15).is_exact
 
 
+class Lossy:
+    """Parts a, b, c, .. whose removed groups lose what a function of their names says."""
+
+    ablation, whole_B, nothing_B = "zero", np.full(24, 1.0), np.zeros(24)
+
+    def __init__(self, n, loss_of, spread=0.001):
+        self.parts, self.loss_of, self.spread = tuple("abcdefgh"[:n]), loss_of, spread
+        self.random = np.random.default_rng(2)
+
+    def without(self, groups):
+        losses_Cx1 = np.array([[self.loss_of("".join(sorted(group)))] for group in groups])
+        return 1 - losses_Cx1 - self.spread * self.random.normal(size=(len(groups), 24))
+
+
+def test_parts_that_offset_each_other_are_not_said_to_be_needed():
+    """Each of two opposite parts is missed, but not both."""
+    found = groups.spare(Lossy(2, {"a": 0.5, "b": 0.5, "ab": 0.0}.get), ["a", "b"], name="the pair")
+    assert found.spare is None and found.sentence == ""
+
+
+def test_a_greedy_search_does_not_say_that_no_other_choice_can_go():
+    """The least missed part is a, but b, c and d can go together without it."""
+
+    def loss(group):
+        return 0.0 if group in ("a", *"bcd", "bc", "bd", "cd", "bcd") else 0.5
+
+    network = Lossy(4, loss, spread=0.0)
+    network.random = np.random.default_rng(3)
+    found = groups.spare(network, network.parts, name="the four", budget=10)
+    assert not found.is_exact and found.spare == 1
+    assert found.sentence == (
+        "The least missed one of the four can go, and a greedy search found no two that can; "
+        "without all four (set to zero) the score falls by 0.5."
+    )
+
+
+def test_the_largest_of_many_losses_has_its_share_of_the_error():
+    """Any four of eight parts can go, just so; one of 70 choices may look as if it could not."""
+
+    def loss(group):
+        return {4: groups.MARGIN - 1e-6}.get(len(group), float(len(group) > 4))
+
+    class AtTheBorder(Lossy):
+        def without(self, groups):
+            spread_Cx1 = np.array([[0.1 if len(group) == 4 else 0.001] for group in groups])
+            noise_CxB = self.random.normal(size=(len(groups), 24))
+            return super().without(groups) - spread_Cx1 * noise_CxB
+
+    network = AtTheBorder(8, loss)
+    wrong = sum(groups.spare(network, network.parts).spare == 3 for _ in range(60))
+    assert wrong <= 3
+
+
 def test_prompts_that_disagree_decide_nothing():
     random = np.random.default_rng(1)
 

@@ -64,6 +64,23 @@ def test_a_block_is_named_by_its_parts():
     assert text.startswith("The parts of block 0 replace each other: without all of them the score")
 
 
+@pytest.mark.parametrize(
+    "together_value, surplus",
+    [
+        (-1.0, 0.8),  # the score rises without them, alone and together
+        (-1.0, -0.8),
+        (0.3, -3.7),  # each alone is missed by 2, both by .3: they offset each other
+    ],
+)
+def test_parts_that_do_not_work_for_one_thing_are_not_said_to(together_value, surplus):
+    pair = "head 1 of block 0 and head 2 of block 0"
+    effects = [
+        Effect(pair, method, value, 0.05, 12, 0.0)
+        for method, value in ((together.TOGETHER, together_value), (together.SURPLUS, surplus))
+    ]
+    assert together.sentences(effects, [], smallest=0.1, unit="nats") == []
+
+
 def test_parts_in_series_are_said_to_do_one_thing():
     report = jaxformer.examine("known:induction", progress=False)
     (text,) = [x for x in report.sentences if x.startswith("Head 2 of block 0 and head 1 of")]

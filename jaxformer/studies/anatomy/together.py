@@ -5,7 +5,8 @@ although the network needs one of them. For every group the report has the loss 
 parts (mean ablation), and by how much it exceeds the sum of single losses:
 
     above 0    redundancy: the parts replace each other
-    below 0    the parts do one thing, which is lost without any of them
+    below 0    the parts do one thing, which is lost without any of them; a pair that loses less
+               together than one of its parts offsets itself instead, and gets no sentence
 
 Groups are the heads of each block, each block, all heads, all MLPs, and pairs of parts.
 """
@@ -137,9 +138,12 @@ def sentences(
             continue
         if group == groups.ALL_HEADS and (texts or found[True]):
             continue
-        if all(_is_beyond(x, smallest) for x in (effect, together.get(group))):
+        whole = together.get(group)
+        if whole is None or whole.value <= 0 or _do_offset(effect, whole):
+            continue  # neither do they replace each other, nor do they work for one thing
+        if all(_is_beyond(x, smallest) for x in (effect, whole)):
             said.add(group)
-            found[" and " in group].append(_sentence(effect, together[group], unit))
+            found[" and " in group].append(_sentence(effect, whole, unit))
     return [*texts, *found[False]][:MAX_SENTENCES] + found[True][:MAX_SENTENCES]
 
 
@@ -150,8 +154,15 @@ def _worth_saying(spares: Sequence[Spare]) -> list[Spare]:
     return of_blocks or useful
 
 
-def _is_beyond(effect: Effect | None, smallest: float) -> bool:
-    return effect is not None and abs(effect.value) - effect.half_width > smallest
+def _is_beyond(effect: Effect, smallest: float) -> bool:
+    return abs(effect.value) - effect.half_width > smallest
+
+
+def _do_offset(surplus: Effect, together: Effect) -> bool:
+    """Whether a pair is missed less than one of its parts: what one writes the other takes back."""
+    mean_of_singles = (together.value - surplus.value) / 2
+    is_pair = " and " in surplus.part
+    return is_pair and together.value + together.half_width < mean_of_singles
 
 
 def _sentence(surplus: Effect, together: Effect, unit: str) -> str:
