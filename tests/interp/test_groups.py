@@ -8,7 +8,7 @@ from jaxformer import capture
 from jaxformer.core.errors import UserError
 from jaxformer.interp import circuits, groups, known
 from jaxformer.interp.answers import score
-from jaxformer.interp.components import Measured
+from jaxformer.interp.components import Measured, mean_of_prompts
 from jaxformer.interp.known.builder import HIDDEN, VOCAB, Builder
 from jaxformer.interp.removal import Removal
 from tests.interp.test_capture import MODELS, OTHERS, TOKENS, params_of
@@ -207,6 +207,8 @@ def test_removing_components_is_cutting_all_edges_that_leave_them(ablation):
     np.testing.assert_allclose(removal.without(chosen), wiring.without(chosen), atol=1e-4)
     np.testing.assert_allclose(removal.nothing_B, wiring.nothing_B, atol=1e-4)
     np.testing.assert_allclose(removal.whole_B, wiring.whole_B, atol=1e-4)
+    for network_without in (removal, wiring):  # a network of one part has no groups
+        assert network_without.without([]).shape == (0, len(network.clean))
     # A part in one group changes no other group.
     np.testing.assert_array_equal(removal.without(chosen)[-1], removal.whole_B)
 
@@ -223,3 +225,10 @@ def test_a_trained_decoder_loses_what_an_intervention_takes_away():
     )
     rows = np.arange(len(TOKENS))[:, None]
     np.testing.assert_allclose(found, score(logits[rows, ANSWERS.position_BxK], ANSWERS), atol=1e-5)
+
+
+def test_the_mean_of_large_activations_is_finite_in_half_precision():
+    """Published models have activations of a thousand, and a sum of 128 is beyond float16."""
+    large = jnp.full((64, 2, 1), 1000, jnp.float16)
+    mean = mean_of_prompts(large, large, jnp.ones((64, 2), bool))
+    assert mean.dtype == jnp.float16 and (mean == 1000).all()

@@ -43,12 +43,12 @@ class Curve(NamedTuple):
 
     @property
     def cpr(self) -> float:
-        """The area under the faithfulness."""
+        """The area under the faithfulness; MIB's number is that of a curve that `is_signed`."""
         return self._area(lambda f: f)
 
     @property
     def cmd(self) -> float:
-        """The area between the faithfulness and 1."""
+        """The area between the faithfulness and 1; MIB's is that of a curve by absolute scores."""
         return self._area(lambda f: abs(1 - f))
 
     def _area(self, height) -> float:
