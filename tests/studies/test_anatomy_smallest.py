@@ -76,6 +76,16 @@ def test_the_smallest_set_is_found_and_ties_are_named():
     assert first.score.n == 3 and 0 not in first.score.by_seed
 
 
+def test_the_last_step_and_the_whole_network_have_the_same_seeds():
+    """Near the border more seeds are trained, of the whole network too."""
+    border = 0.05 * (BEST - TRIVIAL)
+    planted = Planted(lambda left: BEST - (border - 0.004) * ("idle" not in left), seed=4)
+    named = [part for part in PARTS if part.name == "idle"]
+    found = search(planted.study, named, FROZEN, train_all=planted.train_all)
+    whole, last = (step.score for step in found.steps)
+    assert last.n > 3 and [*whole.by_seed] == [*last.by_seed]
+
+
 def test_a_search_resumes_and_a_stopped_one_says_so(tmp_path):
     planted = Planted(either_is_enough, tmp_path)
     calls = itertools.count()

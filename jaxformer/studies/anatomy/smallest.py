@@ -146,6 +146,10 @@ def search(
             left = steps[-1].parameters / steps[0].parameters
             write_line(f"  {part_text(part)} {method}: {score_text(score)}, {left:.1%} are left")
             break
+    if gone:  # compared seed by seed, so the whole network's score is that of the same seeds
+        whole, seeds = trials.score(WHOLE_NETWORK), [*steps[-1].score.by_seed]
+        if {*seeds} <= {*whole.by_seed}:
+            steps[0] = steps[0]._replace(score=whole.of_seeds(seeds))
     names = tuple(part_text(part) for part in remaining())
     if method == FROZEN and trials.parameters(parts) > 0:
         names += (UNSEARCHED,)
