@@ -145,7 +145,7 @@ def sentences(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
         f"Position: the mean over all earlier tokens is enough in {_listed(uniform.no_worse)}; "
         f"without queries and keys the others lose up to {_losses(uniform.worse)}."
         f"{_open(uniform)}",
-        f"Depth: one of the two blocks can go in {_listed(either)}; both are needed in "
+        f"Depth: the first or the last block can go in {_listed(either)}; both are needed in "
         f"{_listed(both)}.",
         f"Storage: the MLP can go in {_listed(no_mlp.no_worse)}; it is worth most in "
         f"{_losses(no_mlp.worse)}.{_open(no_mlp)}",
