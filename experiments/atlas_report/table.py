@@ -7,7 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from jaxformer.stats.differences import Number, difference
 from jaxformer.studies.anatomy import parts
+from jaxformer.studies.anatomy.judge import Table
 from jaxformer.studies.anatomy.parts import FIXED_MIXING, FROZEN, REMOVED, Part, Variant
 from jaxformer.studies.anatomy.report import Report
 
@@ -74,12 +76,17 @@ def row(report: Report) -> dict[str, Any]:
     return {
         "score": table.whole.score.mean,
         "guessing": table.trivial,
-        "is_learned": table.is_learned,
+        "is_learned": table.is_learned or not _has_interval(table),
         "seeds": table.whole.score.n,
         "cells": cells,
         "sentences": report.sentences,
         "trainings": report.costs["trainings"],
     }
+
+
+def _has_interval(table: Table) -> bool:
+    """Whether seeds decide that a task is learned; a study has asked its first seed before."""
+    return math.isfinite(difference(table.whole.score, Number(table.trivial)).half)
 
 
 def _finite(value: float) -> float | None:
