@@ -24,6 +24,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import write_json
 from jaxformer.stats import trend
 from jaxformer.stats.differences import Number
+from jaxformer.stats.trend import Estimate
 from tests.experiments import pretended
 from tests.experiments.made_up import population
 
@@ -321,7 +322,24 @@ def test_a_size_on_a_card_tests_the_prediction_and_decides_nothing():
     with_card = judgement.judge(ladder, [*sizes, on_card])
     assert with_card[2:] == without[2:] and without.verdict == HELD and without.is_complete
     (line,) = table.card_sentences(with_card)
-    assert line.startswith("size 32 on a card: predicted +0.4")
+    assert line.startswith("size 32 on a card: predicted 0.4")
+
+
+def test_estimates_have_the_digits_of_their_interval():
+    assert table.short(Estimate(0.0234, -0.000645, 0.0474)) == "0.023 (-0.001 to 0.047)"
+    assert table.short(Estimate(-0.00001, -0.2, 0.2)) == "0.00 (-0.20 to 0.20)"
+    assert table.short(Estimate(12.3, -40.0, 64.0)) == "12 (-40 to 64)"
+    assert table.short(Estimate(0.5, 0.5, 0.5)) == "0.50000 (0.50000 to 0.50000)"
+    assert table.short(None) == "-"
+
+
+def test_ladders_with_a_verdict_come_first():
+    sizes = measured(LADDER, (0.1, 0.2, 0.3))
+    waiting = [Measured(rung) for rung in LADDER.rungs]
+    none, some, done = (
+        judgement.judge(LADDER, runs) for runs in (waiting, [sizes[0], *waiting[1:]], sizes)
+    )
+    assert table.by_progress([none, some, done]) == [done, some, none]
 
 
 def test_a_quarter_of_an_hour_on_a_card_is_enough_for_some_sizes(tmp_path):

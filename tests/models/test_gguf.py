@@ -9,7 +9,7 @@ import pytest
 
 import jaxformer
 from jaxformer.core.errors import UserError
-from jaxformer.models.pretrained import load_folder, save_folder
+from jaxformer.models.pretrained import gguf_tokenizer, load_folder, save_folder
 from jaxformer.models.pretrained.gguf_file import GGUFFile
 from jaxformer.models.pretrained.gguf_model import ARCHITECTURES
 from jaxformer.models.pretrained.text import Text
@@ -55,6 +55,22 @@ def test_a_byte_level_tokenizer_splits_digits_and_spaces(llama):
     assert pieces == ["'the'", "'  '", "'1'", "'2'", "'<|end|>'"]
     assert text.decode(text.encode("in thé<|end|>on")) == "in thé"
     assert text.encode_chat([{"role": "user", "content": "on"}]) == text.encode("[on]<|end|>")
+
+
+def test_llama_3_takes_whole_words_and_adds_a_start_token_unless_the_file_says_no():
+    """Files of llama.cpp leave both out, because its rule "llama-bpe" implies them."""
+    tokens = ["<s>", "a", "b", "c", "ab", "abc"]  # no merge makes abc
+    fields = {"model": "gpt2", "tokens": tokens, "token_type": [3, 1, 1, 1, 1, 1]}
+    fields |= {"merges": ["a b"], "bos_token_id": 0}
+
+    def encode(text, **more):
+        metadata = {f"tokenizer.ggml.{name}": value for name, value in {**fields, **more}.items()}
+        return gguf_tokenizer.build(metadata, "here").encode(text).ids
+
+    assert encode("abc", pre="llama-bpe") == [0, 5]
+    assert encode("abcc", pre="llama-bpe") == [0, 4, 3, 3]
+    assert encode("abc", pre="llama-bpe", add_bos_token=False) == [5]
+    assert encode("abc", pre="default") == [4, 3]
 
 
 def refused(file, message):

@@ -19,13 +19,10 @@ LLAMA3_SPLIT = (
 )
 QWEN2_SPLIT = LLAMA3_SPLIT.replace(r"\p{N}{1,3}", r"\p{N}")
 GPT2_RULES = ("default", "gpt-2")
+# Llama 3: a word that is a token is not merged from parts, and each text has a start token.
+LLAMA3_RULES = ("llama-bpe", "llama3", "llama-v3")
 # {rule that splits a text, as GGUF files name it: its pattern}
-SPLITS = {
-    "llama-bpe": LLAMA3_SPLIT,
-    "llama3": LLAMA3_SPLIT,
-    "llama-v3": LLAMA3_SPLIT,
-    "qwen2": QWEN2_SPLIT,
-}
+SPLITS = {**dict.fromkeys(LLAMA3_RULES, LLAMA3_SPLIT), "qwen2": QWEN2_SPLIT}
 DIGIT_RULES = ("smollm",)  # every digit is split off, then the rule of GPT-2 applies
 RULES = (*GPT2_RULES, *SPLITS, *DIGIT_RULES)
 
@@ -74,7 +71,8 @@ def _build(fields: Mapping[str, Any]) -> Any:
         chosen = [token for token, t in zip(tokens, types) if t == token_type and token in vocab]
         add = tokenizer.add_special_tokens if special else tokenizer.add_tokens
         add([AddedToken(token, normalized=False, special=special) for token in chosen])
-    _add_start_and_end(tokenizer, fields, adds_start=kind == "llama")
+    adds_start = kind == "llama" or fields.get("pre") in LLAMA3_RULES
+    _add_start_and_end(tokenizer, fields, adds_start)
     return tokenizer
 
 
@@ -85,7 +83,7 @@ def _byte_level(fields: Mapping[str, Any]) -> Any:
     check_choice("rule that splits a text", rule, RULES)
     vocab = {token: index for index, token in enumerate(fields["tokens"])}
     merges = [tuple(merge.split(" ")) for merge in fields["merges"]]
-    tokenizer = Tokenizer(models.BPE(vocab, merges))
+    tokenizer = Tokenizer(models.BPE(vocab, merges, ignore_merges=rule in LLAMA3_RULES))
     steps: list[Any] = []
     if rule in SPLITS:
         steps = [pre_tokenizers.Split(Regex(SPLITS[rule]), behavior="isolated")]
