@@ -1,5 +1,6 @@
 """Sentences about several parts: redundancy, joint need, and how sure they are."""
 
+import dataclasses
 import json
 
 import jax
@@ -238,16 +239,16 @@ def planted_inside(**methods):
         ),
         (
             {"mean_ablation": 1.1, "resampling": 0.0, "patching": 0.0},
-            "; resampling +0 ± 0.01 and patching +0 ± 0.01, probably because it does the same in "
-            "both prompts of a pair.",
+            "; resampling 0.000 ± 0.010 and patching 0.000 ± 0.010, probably because it does the "
+            "same in both prompts of a pair.",
         ),
         (
             {"mean_ablation": 0.5, "resampling": 0.5, "patching": 8.0},
-            "; patching +8 ± 0.01, probably because other parts can replace it.",
+            "; patching +8.000 ± 0.010, probably because other parts can replace it.",
         ),
         (
             {"mean_ablation": 0.5, "zero_ablation": 4.0},
-            "; zero ablation +4 ± 0.01, because the network relies on its mean.",
+            "; zero ablation +4.000 ± 0.010, because the network relies on its mean.",
         ),
     ],
 )
@@ -255,6 +256,15 @@ def test_methods_that_differ_in_size_are_named_with_the_likely_reason(methods, e
     inside = planted_inside(**methods)
     ((text, _),) = components.sentences(inside, components.decide(inside.effects))
     assert text.endswith(end)
+
+
+def test_a_sentence_does_not_narrow_the_interval_that_was_measured():
+    """.146 with one digit is .1, a third less."""
+    inside = planted_inside(mean_ablation=0.0)
+    effect = Effect("block_0/attn", "mean ablation", 4.083, 0.146, 50, 1e-9)
+    inside = dataclasses.replace(inside, effects=(effect,))
+    ((text, _),) = components.sentences(inside, components.decide(inside.effects))
+    assert text.endswith(" of the right answer by 4.08 ± 0.15 nats.")
 
 
 def test_effects_that_are_nothing_the_network_does_get_no_sentence():
