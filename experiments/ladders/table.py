@@ -121,7 +121,7 @@ def next_cost(judged: Judged) -> str:
 
 def _correction(measured: Sequence[Measured]) -> float:
     """The time that sizes took over the time that was guessed for them."""
-    done = [m for m in measured if m.core_seconds]
+    done = [m for m in measured if m.core_seconds and not m.rung.on_card]
     guessed = sum(60 * m.rung.minutes for m in done)
     return sum(m.core_seconds for m in done) / guessed if guessed else 1.0
 

@@ -321,6 +321,9 @@ def test_a_size_on_a_card_tests_the_prediction_and_decides_nothing():
     on_card = Measured(ladder.rungs[-1], number, sizes[0].value, core_seconds=9.0)
     with_card = judgement.judge(ladder, [*sizes, on_card])
     assert with_card[2:] == without[2:] and without.verdict == HELD and without.is_complete
+    # The time on a card says nothing about that on a core.
+    waiting = [*sizes[:2], Measured(sizes[2].rung), on_card]
+    assert table.next_cost(judgement.judge(ladder, waiting)) == "16: 1 min 0 s"
     (line,) = table.card_sentences(with_card)
     assert line.startswith("size 32 on a card: predicted 0.4")
 
