@@ -285,7 +285,15 @@ def test_a_report_that_decided_nothing_says_so_first_and_what_to_do():
         assert (
             "One trained network: the intervals are over 50 prompts and not over seeds." in output
         )
-    assert "What to do next" in page
+
+
+def test_more_seeds_are_advised_where_they_would_be_examined():
+    """Where three were trained, one network is examined because it is that of a run."""
+    for seeds in (1, 3):
+        table = judge.judge(*cells_of({Variant("MLP", FROZEN): -0.04}, seeds=seeds), 0.2)
+        page = Report("Sort", table, inside=planted_inside(mean_ablation=1.0)).to_html()
+        advice = "With more seeds the trained networks are examined together."
+        assert (advice in page) == ("What to do next" in page) == (seeds == 1)
 
 
 def test_a_report_whose_decided_rows_have_no_sentence_does_not_say_that_all_are_open():

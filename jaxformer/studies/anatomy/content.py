@@ -135,7 +135,9 @@ class Content:
                 f"Look at {components.part_name(heads[0]).lower()}: its attention is in "
                 "anatomy.html, and jaxformer.interp.circuits finds the edges that carry the answer."
             )
-        if self.inside is not None and self.inside.networks == 1 and self.training is not None:
+        # Of the network of a run there is one, however many seeds were trained beside it.
+        is_one = self.inside is not None and self.inside.networks == 1
+        if is_one and self.training is not None and self.training.whole.score.n == 1:
             steps.append("With more seeds the trained networks are examined together.")
         return steps
 
