@@ -124,7 +124,10 @@ class Measured:
         return self._scores_with(self.clean, means, self.first_difference_of_all)
 
     def zero_ablation(self) -> np.ndarray:
-        """Returns scores of clean prompts with zeros in place of a component."""
+        """Returns scores of clean prompts with zeros in place of a component.
+
+        Attention loses all its heads, so a bias of its output kernel (GPT-2) stays.
+        """
 
         def zeros(clean: Values, corrupted: Values) -> Values:
             return {name: jnp.zeros_like(value) for name, value in clean.items()}
