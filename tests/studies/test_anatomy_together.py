@@ -82,6 +82,17 @@ def test_parts_that_do_not_work_for_one_thing_are_not_said_to(together_value, su
     assert together.sentences(effects, [], smallest=0.1, unit="nats") == []
 
 
+def test_a_part_that_works_against_another_does_not_replace_it():
+    """Without the second the score rises, so the sum is small, but the first alone loses all."""
+    pair = "head 1 of block 0 and head 2 of block 0"
+    values = {(pair, together.TOGETHER): 1.9, (pair, together.SURPLUS): 1.4}
+    values |= {(f"block_0/attn/head_{h}", "mean ablation"): x for h, x in ((1, 2.0), (2, -1.5))}
+    effects = [Effect(*key, value, 0.05, 12, 0.0) for key, value in values.items()]
+    assert together.sentences(effects, [], smallest=0.1, unit="nats") == []
+    alone = [x for x in effects if x.method != "mean ablation"]  # of two that are not missed
+    assert len(together.sentences(alone, [], smallest=0.1, unit="nats")) == 1
+
+
 def test_parts_in_series_are_said_to_do_one_thing():
     report = jaxformer.examine("known:induction", progress=False)
     (text,) = [x for x in report.sentences if x.startswith("Head 2 of block 0 and head 1 of")]

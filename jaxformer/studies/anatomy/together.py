@@ -119,13 +119,14 @@ def sentences(
     """Sentences about groups, then about pairs, the largest numbers first.
 
     Args:
-        effects: the decided effects of groups.
+        effects: the decided effects, of groups and of single parts.
         spares: how many parts of a group can go.
         smallest: the loss that counts as none.
         unit: "nats", or "" for differences of logits.
         n_networks: the trainings of the network over which `spares` were combined.
     """
     together = {effect.part: effect for effect in effects if effect.method == TOGETHER}
+    alone = {part_phrase(e.part): e.value for e in effects if e.method == "mean ablation"}
     stated = _worth_saying(spares)
     texts = [_in_each(spare.sentence, n_networks) for spare in stated]
     said = {spare.name for spare in stated}  # more exactly than a sum can
@@ -139,7 +140,7 @@ def sentences(
         if group == groups.ALL_HEADS and (texts or found[True]):
             continue
         whole = together.get(group)
-        if whole is None or whole.value <= 0 or _do_offset(effect, whole):
+        if whole is None or whole.value <= 0 or _explains(effect, whole, alone, smallest):
             continue  # neither do they replace each other, nor do they work for one thing
         if all(_is_beyond(x, smallest) for x in (effect, whole)):
             said.add(group)
@@ -158,11 +159,24 @@ def _is_beyond(effect: Effect, smallest: float) -> bool:
     return abs(effect.value) - effect.half_width > smallest
 
 
-def _do_offset(surplus: Effect, together: Effect) -> bool:
-    """Whether a pair is missed less than one of its parts: what one writes the other takes back."""
-    mean_of_singles = (together.value - surplus.value) / 2
-    is_pair = " and " in surplus.part
-    return is_pair and together.value + together.half_width < mean_of_singles
+def _explains(surplus: Effect, together: Effect, alone: Mapping[str, float], small: float) -> bool:
+    """Whether one part of a pair explains its numbers, so that the two do nothing together.
+
+    If the pair is missed less than one part, the other takes back what that one writes. If the sum
+    is small because the other works against the answer, nothing replaces anything.
+
+    Args:
+        surplus, together: the effects of the pair; of other groups nothing is known part by part.
+        alone: {part as in a sentence: what the score loses without it}, as far as it is decided.
+        small: the loss that counts as none.
+    """
+    if " and " not in surplus.part:
+        return False
+    largest = max(alone.get(part, 0.0) for part in surplus.part.split(" and "))
+    if surplus.value > 0:
+        return together.value < largest + small
+    mean = (together.value - surplus.value) / 2
+    return together.value + together.half_width < max(largest, mean)
 
 
 def _sentence(surplus: Effect, together: Effect, unit: str) -> str:
