@@ -299,7 +299,7 @@ def test_a_report_that_decided_nothing_says_so_first_and_what_to_do():
 
 
 def test_more_seeds_are_advised_where_they_would_be_examined():
-    """Where three were trained, one network is examined because it is that of a run."""
+    """One examined network beside three trained ones is that of a run."""
     for seeds in (1, 3):
         table = judge.judge(*cells_of({Variant("MLP", FROZEN): -0.04}, seeds=seeds), 0.2)
         page = Report("Sort", table, inside=planted_inside(mean_ablation=1.0)).to_html()
