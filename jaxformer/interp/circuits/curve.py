@@ -58,7 +58,9 @@ class Curve(NamedTuple):
     def __repr__(self) -> str:
         lines = [f"{'edges':>6}  {'share':>7}  faithfulness"]
         for point in self.points:
-            number = f"{point.faithfulness:.3f} ± {point.half_width:.3f}"
+            number = f"{point.faithfulness:.3f}"
+            if np.isfinite(point.half_width):
+                number += f" ± {point.half_width:.3f}"
             lines.append(f"{point.size:6}  {point.share:7.2%}  {number}")
         return "\n".join([*lines, f"CPR {self.cpr:.3f}  CMD {self.cmd:.3f}"])
 
