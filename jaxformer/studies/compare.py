@@ -27,7 +27,10 @@ TABLE_WIDTH = 160  # characters
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs of one task side by side. A difference is the score of a run minus that of the first."""
+    """Runs of one task side by side.
+
+    A difference is the score of a run minus that of the first, or of the first that has finished.
+    """
 
     runs: Mapping[str, Run]  # by label
 
