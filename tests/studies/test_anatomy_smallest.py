@@ -11,12 +11,19 @@ import pytest
 
 from jaxformer.stats.differences import Number
 from jaxformer.studies.anatomy import parts as network_parts
-from jaxformer.studies.anatomy.parts import FROZEN, REMOVED, WHOLE, WHOLE_NETWORK, Part
+from jaxformer.studies.anatomy.parts import (
+    FROZEN,
+    REMOVED,
+    WHOLE,
+    WHOLE_NETWORK,
+    Part,
+    Variant,
+)
 from jaxformer.studies.anatomy.report import Report
 from jaxformer.studies.anatomy.smallest import Elimination, Step, candidates, search
 from jaxformer.studies.anatomy.store import Store
 from jaxformer.studies.anatomy.study import Result, Study
-from jaxformer.studies.anatomy.training import Trained
+from jaxformer.studies.anatomy.training import Trained, is_change
 from jaxformer.training.metrics import Mean
 from jaxformer.training.shapes import shapes_of
 from tests.experiments.test_atlas import TASKS, decoder
@@ -179,3 +186,11 @@ def test_the_report_shows_the_path(tmp_path):
 def test_one_seed_has_no_interval_so_nothing_leaves(max_seeds):
     found = Planted(either_is_enough, max_seeds=max_seeds).search()
     assert found.is_complete and len(found.steps) == 1
+
+
+def test_a_removal_that_makes_nothing_zero_is_no_variant():
+    """It would keep the part at random values, and the report would call it removed."""
+    network = Planted(lambda left: BEST).study.subject.network
+    for zeroed, is_one in (("idle/out/.*", False), ("idle/.*", True)):
+        variant = Variant("idle", REMOVED, fixed="idle/.*", zeroed=zeroed)
+        assert is_change(network, variant) == is_one
