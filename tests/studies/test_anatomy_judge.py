@@ -155,7 +155,7 @@ def test_parts_are_found_by_layer_and_without_mlps():
 
 
 def test_a_removed_mlp_without_an_output_kernel_is_zero_as_a_whole():
-    """Those of the recall model may be one matrix, and those of a user have other names."""
+    """An MLP of the recall model may be one matrix, and those of a user have other names."""
     kernel = {"kernel": np.zeros((2, 2))}
     attn = {name: kernel for name in ("query", "key", "value", "out")}
     params = {
