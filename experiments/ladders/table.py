@@ -72,8 +72,8 @@ def sentence(judged: Judged) -> str:
     ladder = judged.ladder
     if judged.predicted is None or ladder.paper_size is None:
         return f"{ladder.quantity}: fewer than three sizes are done"
-    largest = max(m.rung.size for m in judged.measured if m.counts and not m.rung.on_card)
-    factor = ladder.paper_size / largest
+    sizes = [m.rung.size for m in judged.measured if m.counts and not m.rung.on_card]
+    factor = max(ladder.paper_size / sizes[-1], sizes[0] / ladder.paper_size)
     where = f", an extrapolation by a factor of {factor:.3g}" if factor > 1 else ""
     published = "the paper prints no number" if ladder.published is None else ""
     return (
@@ -121,7 +121,7 @@ def next_cost(judged: Judged) -> str:
 
 def _correction(measured: Sequence[Measured]) -> float:
     """The time that sizes took over the time that was guessed for them."""
-    done = [m for m in measured if m.core_seconds]
+    done = [m for m in measured if m.core_seconds and not m.rung.on_card]
     guessed = sum(60 * m.rung.minutes for m in done)
     return sum(m.core_seconds for m in done) / guessed if guessed else 1.0
 

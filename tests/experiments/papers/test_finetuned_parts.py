@@ -60,7 +60,7 @@ def test_the_rules_reject_alternatives(shares, verdicts):
 
 
 def test_a_share_of_a_loss_is_a_one_line_error():
-    """With a learning rate that is too high, training everything makes the model worse."""
+    """Training everything makes the model worse if the learning rate is too high."""
     table = judge.judged(HARDNESS, cell(FULL, -0.5), [cell(Update("MLP", "", 4), 0.6)], margin=0.05)
     with pytest.raises(UserError, match=r"gains -0\.10\d bits per byte.*lower figure\.rates"):
         finetuned_parts.outcome(table)
