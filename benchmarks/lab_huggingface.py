@@ -112,7 +112,7 @@ def main() -> None:
     sides = {"jaxformer": sys.executable}
     if not probe.returncode:
         sides["llama"] = torch_python
-    peak = matmul_rate(jnp.float32)
+    peak = matmul_rate(jnp.float32, timer=time.process_time)
     print(f"{processor()}, {len(os.sched_getaffinity(0))} cores for both sides")
     print(f"peak of one thread: {peak / 1e9:.0f} GFLOP/s in float32")
     print(f"CPU milliseconds per step, median of {REPEATS} (range), tokens per CPU second, loss")

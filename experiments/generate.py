@@ -41,6 +41,7 @@ from jaxformer.core.settings import MAX_SEED
 from jaxformer.interp.generation import generate
 from jaxformer.models.pretrained import text
 from jaxformer.models.sampling import NOT_FINITE
+from jaxformer.models.words import PreparedWords
 from jaxformer.runtime import processes
 from jaxformer.runtime.command_line import Parser, command, count
 from jaxformer.tasks.language import NextToken
@@ -143,7 +144,7 @@ def _source_of_run(arguments: Any) -> Source:
             f"{tokenizer.vocab_size:,}, the model was trained with {model.spec.vocab_size:,}: they "
             "were prepared again with other settings."
         )
-    prompt = tokenizer.encode([arguments.prompt])[0].tolist() or [tokenizer.end]
+    prompt = PreparedWords(tokenizer).encode(arguments.prompt) or [tokenizer.end]
     return Source(model, params, prompt, tokenizer, ())
 
 

@@ -132,7 +132,8 @@ def make_runs(args, planned: plan.LadderPlan, names: Sequence[str]) -> int:
 def judge(args, planned: plan.LadderPlan, ladders: Mapping[str, Ladder]) -> int:
     """Prints the table of ladders; with --write also into the docs, with a picture of each."""
     chosen = planned._replace(ladders={name: planned.ladders[name] for name in ladders})
-    all_judged = runs.judge_all(chosen, ladders, args.plan.parent / "records", args.workdir)
+    records = args.plan.parent / "records"
+    all_judged = table.by_progress(runs.judge_all(chosen, ladders, records, args.workdir))
     for judged in all_judged:
         cells = dict(zip(table.COLUMNS, table.row(judged), strict=True))
         print(f"{cells.pop('ladder')}: {cells.pop('verdict')}")

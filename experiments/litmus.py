@@ -20,13 +20,14 @@ interval of a difference excludes zero (Student's t over seeds, with the error o
 "Trivial" is the strongest trivial predictor on the same test set. The first case that applies is
 the verdict:
 
-  cannot be told   Standard is not above trivial: at this scale there is nothing to explain. Or
+  cannot be told   Standard has one seed, or is not above trivial: there is nothing to explain. Or
                    MixiT is not below Standard, but the interval of their difference is wider than
                    the lead of Standard over trivial
   not needed       MixiT is not below Standard, and is above trivial
   helps            MixiT is above trivial and below Standard
   needed           MixiT is not above trivial: the task needs attention that looks at the content.
-                   Then Frozen-QK shows whether random queries and keys are enough
+                   Then Frozen-QK shows whether random queries and keys are enough, unless the
+                   interval of its difference from Standard is wider than that lead
 
 Writes litmus.json (every number) and litmus.png into the workdir. In Python,
 `jaxformer.litmus(task)` gives the same verdict on a task of your own.

@@ -7,7 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from jaxformer.stats.differences import Number, difference
 from jaxformer.studies.anatomy import parts
+from jaxformer.studies.anatomy.judge import Table
 from jaxformer.studies.anatomy.parts import FIXED_MIXING, FROZEN, REMOVED, Part, Variant
 from jaxformer.studies.anatomy.report import Report
 
@@ -74,12 +76,17 @@ def row(report: Report) -> dict[str, Any]:
     return {
         "score": table.whole.score.mean,
         "guessing": table.trivial,
-        "is_learned": table.is_learned,
+        "is_learned": table.is_learned or not _has_interval(table),
         "seeds": table.whole.score.n,
         "cells": cells,
         "sentences": report.sentences,
         "trainings": report.costs["trainings"],
     }
+
+
+def _has_interval(table: Table) -> bool:
+    """Whether seeds decide that a task is learned; a study has asked its first seed before."""
+    return math.isfinite(difference(table.whole.score, Number(table.trivial)).half)
 
 
 def _finite(value: float) -> float | None:
@@ -145,7 +152,7 @@ def sentences(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
         f"Position: the mean over all earlier tokens is enough in {_listed(uniform.no_worse)}; "
         f"without queries and keys the others lose up to {_losses(uniform.worse)}."
         f"{_open(uniform)}",
-        f"Depth: one of the two blocks can go in {_listed(either)}; both are needed in "
+        f"Depth: the first or the last block can go in {_listed(either)}; both are needed in "
         f"{_listed(both)}.",
         f"Storage: the MLP can go in {_listed(no_mlp.no_worse)}; it is worth most in "
         f"{_losses(no_mlp.worse)}.{_open(no_mlp)}",

@@ -46,8 +46,9 @@ def _state(judged: Judged) -> str:
 
 def _with_size(judged: Judged) -> str:
     """The first sentence of a row whose effect was followed over sizes; "" before all were run."""
-    counted = [m for m in judged.measured if m.value and not m.rung.on_card]
-    if not judged.is_complete or len(counted) < 2:
+    # A size whose task is not solved has a value too, which the verdict leaves out.
+    counted = [m for m in judged.measured if m.counts and not m.rung.on_card]
+    if not judged.is_complete or judged.slope is None:
         return ""
     first, last = counted[0], counted[-1]
     ladder = judged.ladder

@@ -1,6 +1,7 @@
 """The table of ladders, and the sentences that people read."""
 
 from collections.abc import Sequence
+from math import floor, log10
 
 from experiments.ladders.judgement import Judged, Measured, line
 from experiments.ladders.ladder import card_seconds
@@ -19,6 +20,7 @@ COLUMNS = (
     "core hours",
     "next size costs",
 )
+MOST_DECIMALS = 5
 
 
 def row(judged: Judged) -> tuple[str, ...]:
@@ -33,7 +35,7 @@ def row(judged: Judged) -> tuple[str, ...]:
         values or "-",
         short(judged.slope),
         f"{short(judged.predicted)} at {ladder.paper_size:g}" if judged.predicted else "-",
-        "-" if ladder.published is None else f"{ladder.published:+.3g}",
+        "-" if ladder.published is None else f"{ladder.published:.3g}",
         verdict(judged),
         f"{sum(m.core_seconds for m in judged.measured) / 3600:.2f}",
         next_cost(judged),
@@ -41,7 +43,22 @@ def row(judged: Judged) -> tuple[str, ...]:
 
 
 def short(estimate: Estimate | None) -> str:
-    return "-" if estimate is None else str(estimate)
+    """The mean and its interval, to two significant digits of half the interval; "-" for None."""
+    if estimate is None:
+        return "-"
+    half = (estimate.high - estimate.low) / 2
+    decimals = min(max(1 - floor(log10(half)), 0), MOST_DECIMALS) if half > 0 else MOST_DECIMALS
+    # Adding 0 turns what is rounded to -0 into 0.
+    mean, low, high = (f"{round(value, decimals) + 0.0:.{decimals}f}" for value in estimate)
+    return f"{mean} ({low} to {high})"
+
+
+def by_progress(all_judged: Sequence[Judged]) -> list[Judged]:
+    """Ladders with a verdict first, then those of which most sizes ran."""
+    return sorted(
+        all_judged,
+        key=lambda judged: (judged.verdict == NOT_RUN, -sum(m.counts for m in judged.measured)),
+    )
 
 
 def verdict(judged: Judged) -> str:
@@ -55,13 +72,12 @@ def sentence(judged: Judged) -> str:
     ladder = judged.ladder
     if judged.predicted is None or ladder.paper_size is None:
         return f"{ladder.quantity}: fewer than three sizes are done"
-    mean, low, high = (f"{value:.3g}" for value in judged.predicted)
-    largest = max(m.rung.size for m in judged.measured if m.counts and not m.rung.on_card)
-    factor = ladder.paper_size / largest
+    sizes = [m.rung.size for m in judged.measured if m.counts and not m.rung.on_card]
+    factor = max(ladder.paper_size / sizes[-1], sizes[0] / ladder.paper_size)
     where = f", an extrapolation by a factor of {factor:.3g}" if factor > 1 else ""
     published = "the paper prints no number" if ladder.published is None else ""
     return (
-        f"at the paper's size, {ladder.paper_size:g}, the trend predicts {mean} ({low} to {high})"
+        f"at the paper's size, {ladder.paper_size:g}, the trend predicts {short(judged.predicted)}"
         f"{where}; {published or f'published {ladder.published:.3g}'}"
     )
 
@@ -72,8 +88,8 @@ def card_sentences(judged: Judged) -> list[str]:
     if judged.slope is None:
         return []
     return [
-        f"size {m.rung.size:g} on a card: predicted {line(judged.ladder, used, m.rung.size)[1]}, "
-        f"measured {m.value}"
+        f"size {m.rung.size:g} on a card: predicted "
+        f"{short(line(judged.ladder, used, m.rung.size)[1])}, measured {short(m.value)}"
         for m in judged.measured
         if m.counts and m.rung.on_card
     ]
@@ -105,7 +121,7 @@ def next_cost(judged: Judged) -> str:
 
 def _correction(measured: Sequence[Measured]) -> float:
     """The time that sizes took over the time that was guessed for them."""
-    done = [m for m in measured if m.core_seconds]
+    done = [m for m in measured if m.core_seconds and not m.rung.on_card]
     guessed = sum(60 * m.rung.minutes for m in done)
     return sum(m.core_seconds for m in done) / guessed if guessed else 1.0
 

@@ -27,7 +27,7 @@ PART_ENDS = {"train": 0.8, "validation": 0.9, "test": 1.0}  # as shares of the d
 class Symbols:
     """The tokenizer of the chain: a token for each ASCII symbol, and one that ends a document."""
 
-    end_text = END
+    start, end_text = -1, END
 
     def __init__(self):
         self.symbols = characters().symbols
@@ -62,6 +62,10 @@ class InMemoryTokens(Tokens):
     @property
     def tokenizer(self) -> Symbols:  # type: ignore[override]
         return Symbols()
+
+    @property
+    def start(self) -> int:  # type: ignore[override]
+        return Symbols().start
 
     @property
     def bytes_of_token(self) -> np.ndarray:  # type: ignore[override]

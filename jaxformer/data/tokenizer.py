@@ -29,11 +29,20 @@ EXPECTED = (  # for messages
 
 
 class Tokenizer(Protocol):
-    """Maps text to integers and back. The end token follows every document and fills padding."""
+    """Maps text to integers and back. The end token follows every document and fills padding.
+
+    Models that were trained with a start token before each text predict badly without it: Gemma 3
+    270M needs 1.8 bits per byte of English then, where 1.1 suffice with it.
+    """
 
     vocab_size: int
     end: int
     end_text: str  # name of the end token
+
+    @property
+    def start(self) -> int:
+        """The token before each text; -1 if there is none."""
+        ...
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]: ...
 
@@ -51,7 +60,7 @@ class Tokenizer(Protocol):
 class Bytes:
     """Bytes of UTF-8 as tokens. Needs no training and no package."""
 
-    vocab_size, end, end_text = 257, 256, END
+    vocab_size, start, end, end_text = 257, -1, 256, END
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         return [np.frombuffer(text.encode(), np.uint8).astype(np.int32) for text in texts]

@@ -14,6 +14,7 @@ pread instead of a memory map: large files then need no memory, and a read error
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -30,6 +31,7 @@ from jaxformer.io.atomic_files import dumps, sha256, without_checksum
 FOLDER_VARIABLE = "JAXFORMER_DATA"  # environment variable; its default is runs/data
 MAX_CHECKED_BYTES = 2**26  # the checksums of larger files are compared by `verify` only
 HASH_BLOCK_BYTES = 2**24
+ADDS_TOKENS = re.compile(r'"type"\s*:\s*"(Template|Bert|Roberta)Processing"')
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +72,16 @@ class Tokens:
     def tokenizer(self) -> tokenizer.Tokenizer:
         file = self.folder / "tokenizer.json"
         return tokenizer.from_json(file.read_text(encoding="utf-8"), str(file))
+
+    @cached_property
+    def start(self) -> int:
+        """The token that the tokenizer puts before a text, and that windows begin with; -1: none.
+
+        It is not in the files.
+        """
+        # Few tokenizers have one, and most are read faster as text than as a tokenizer.
+        settings = (self.folder / "tokenizer.json").read_text(encoding="utf-8")
+        return self.tokenizer.start if ADDS_TOKENS.search(settings) else -1
 
     @cached_property
     def bytes_of_token(self) -> np.ndarray:

@@ -86,7 +86,8 @@ def ablate_grid(
     blocks = Blocks(model, params)
     n_prompts, length = tokens_BxT.shape
     stop = read_at + 1 if model.spec.causal else length
-    kept = HEADS, ATTENTION, MLP
+    # Heads are replaced before their output kernel, so its bias would outlive the whole attention.
+    kept = (HEADS, MLP) if "head" in by else (ATTENTION, MLP)
     base = blocks.forward(jnp.asarray(tokens_BxT[:, :stop]), kept)
     other = base if others is None else blocks.forward(jnp.asarray(others_BxT[:, :stop]), kept)
     heads_PxH, mlp_P = _parts(model, by, HEADS in base.values[0])

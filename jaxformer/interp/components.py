@@ -30,6 +30,7 @@ from jaxformer.interp.answers import Answers, score
 from jaxformer.interp.blocks import Blocks, Pass, block_output, read
 from jaxformer.interp.low_rank import cut_params
 from jaxformer.interp.patching import MAX_TOKENS, first_difference
+from jaxformer.models.half_precision import wide
 from jaxformer.models.model import Model, take_positions
 
 HEADS, ATTENTION, MLP = "attn/heads", "attn/output", "mlp/output"
@@ -123,7 +124,10 @@ class Measured:
         return self._scores_with(self.clean, means, self.first_difference_of_all)
 
     def zero_ablation(self) -> np.ndarray:
-        """Returns scores of clean prompts with zeros in place of a component."""
+        """Returns scores of clean prompts with zeros in place of a component.
+
+        Attention loses all its heads, so a bias of its output kernel (GPT-2) stays.
+        """
 
         def zeros(clean: Values, corrupted: Values) -> Values:
             return {name: jnp.zeros_like(value) for name, value in clean.items()}
@@ -244,10 +248,11 @@ def component_names(block: int, n_heads: int, has_mlp: bool = True) -> list[str]
 
 def mean_of_prompts(clean: jax.Array, corrupted: jax.Array, real_BxT: jax.Array) -> jax.Array:
     """Returns the mean over all prompts that have a token at each position, as (B, T, ..)."""
-    weight = jnp.expand_dims(real_BxT.astype(clean.dtype), range(2, clean.ndim))
-    total = ((clean + corrupted) * weight).sum(0, keepdims=True)
+    weight = jnp.expand_dims(real_BxT.astype(jnp.float32), range(2, clean.ndim))
+    # The sum over many prompts can be beyond float16, although their mean is not.
+    total = ((wide(clean) + wide(corrupted)) * weight).sum(0, keepdims=True)
     n_prompts = 2 * jnp.maximum(weight.sum(0, keepdims=True), 1)
-    return jnp.broadcast_to(total / n_prompts, clean.shape)
+    return jnp.broadcast_to((total / n_prompts).astype(clean.dtype), clean.shape)
 
 
 def case_chunks(n_cases: int, n_tokens: int, most: int = MAX_TOKENS) -> list[np.ndarray]:

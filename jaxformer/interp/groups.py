@@ -64,7 +64,8 @@ class Joint(NamedTuple):
         together: what the score loses without all of them.
         singles: the sum of what it loses without each of them alone.
         surplus: together - singles, of each prompt. Above 0 the parts replace each other
-            (redundancy); below 0 they are needed for one thing, which is lost without any of them.
+            (redundancy); below 0 they are needed for one thing, which is lost without any of them,
+            or they offset each other, if `together` is small.
     """
 
     name: str
@@ -83,7 +84,8 @@ class Spare(NamedTuple):
     Attributes:
         name: the name of the group.
         parts: its parts.
-        spare: the largest number such that any so many parts can go; None if undecided.
+        spare: the largest number such that any so many parts can go; None if undecided, or if all
+            can go together although fewer cannot, because they offset each other.
         is_exact: whether all choices were tried, or only those of a greedy search.
         is_each_needed: whether the score falls without any single one of them.
         together: what the score loses without all of them.
@@ -117,7 +119,10 @@ class Spare(NamedTuple):
         if self.spare == n_parts - 1:
             first = "Either" if self.is_exact and n_parts == 2 else f"{which} {number}"
             return f"{first} of {name} can go, but not {everything}; {lost}."
-        return f"{which} {number} of {name} can go, but no more; {lost}."
+        no_more = "but no more"
+        if not self.is_exact:
+            no_more = f"and a greedy search found no {_number(self.spare + 1)} that can"
+        return f"{which} {number} of {name} can go, {no_more}; {lost}."
 
 
 def default_groups(network: Removes) -> dict[str, tuple[str, ...]]:
@@ -219,13 +224,13 @@ def spare(
         if is_exact
         else _greedy(network, parts, budget)
     )
-    # The largest of several numbers is reported, so each has its share of the error.
-    level = 1 - (1 - level) / len(choices)
+    error_of_size = (1 - level) / len(choices)
     every = [choice for members in choices.values() for choice in members]
     losses_of = iter(_losses(network, every))
+    losses_CxB = {size: [next(losses_of) for _ in members] for size, members in choices.items()}
     found = {
-        size: [_interval(next(losses_of), level) for _ in members]
-        for size, members in choices.items()
+        size: [_interval(loss_B, 1 - error_of_size) for loss_B in members]
+        for size, members in losses_CxB.items()
     }
     together = _interval(_losses(network, [parts])[0])
     can_go = 0
@@ -234,10 +239,13 @@ def spare(
             break
         can_go = size
     is_each_needed = all(loss.mean - loss.half_width > border for loss in found[1])
-    worst = {size: max(losses_of_size) for size, losses_of_size in found.items()}
-    is_decided = can_go == len(parts) or (
-        can_go + 1 in worst and worst[can_go + 1].mean - worst[can_go + 1].half_width > border
-    )
+    is_decided = can_go == len(parts)
+    # Parts that offset each other are missed one by one, but not together.
+    if can_go + 1 in found and together.mean - together.half_width > border:
+        # The largest of so many losses counts, so each of them has its share of the error.
+        more = losses_CxB[can_go + 1]
+        worst = max(_interval(loss_B, 1 - error_of_size / len(more)) for loss_B in more)
+        is_decided = worst.mean - worst.half_width > border
     return Spare(
         *(name, parts, can_go if is_decided else None, is_exact, is_each_needed, together),
         network.ablation,

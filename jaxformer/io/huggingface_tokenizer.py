@@ -29,13 +29,23 @@ class HuggingFace:
     def __init__(self, model: Any, *, needs_end: bool = True, special_in_text: bool = False):
         self.model, vocab = model, model.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocab.values(), default=-1) + 1
-        self.end_text = next((name for name in END_NAMES if name in vocab), "")
+        # A special token goes first: "</s>" is an HTML tag in Gemma's vocabulary.
+        special = {t.content for t in model.get_added_tokens_decoder().values() if t.special}
+        named = [name for names in (special, vocab) for name in END_NAMES if name in names]
+        self.end_text = named[0] if named else ""
         self.end = vocab.get(self.end_text, -1)
         if needs_end and not self.end_text:
             raise UserError(
                 f"the tokenizer has no end token; expected one of {', '.join(END_NAMES)}."
             )
         model.encode_special_tokens = not special_in_text
+
+    @property
+    def start(self) -> int:
+        """The token that the tokenizer puts before each text, as those of Llama do; -1 if none."""
+        text, whole = (self.encode(["a"], add_special)[0].tolist() for add_special in (False, True))
+        has_none = len(whole) == len(text) or whole[: len(text) or 1] == (text or [self.end])
+        return -1 if has_none else whole[0]
 
     def encode(self, texts: Sequence[str], add_special: bool = False) -> list[np.ndarray]:
         """Returns the token ids of each text, with the tokenizer's start token if `add_special`."""

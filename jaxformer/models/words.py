@@ -147,9 +147,11 @@ class PreparedWords(Words):
         return f"{type(self.tokenizer).__name__}({self.tokenizer.vocab_size:,} tokens)"
 
     def encode(self, text: str) -> list[int]:
-        return self.tokenizer.encode([text])[0].tolist()
+        start = self.tokenizer.start
+        return [start] * (start >= 0) + self.pieces(text)
 
-    pieces = encode
+    def pieces(self, text: str) -> list[int]:
+        return self.tokenizer.encode([text])[0].tolist()
 
     def decode(self, ids: list[int]) -> str:
         return self.tokenizer.decode(token_list(ids))

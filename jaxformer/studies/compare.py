@@ -27,7 +27,10 @@ TABLE_WIDTH = 160  # characters
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs of one task side by side. A difference is the score of a run minus that of the first."""
+    """Runs of one task side by side.
+
+    A difference is the score of a run minus that of the first, or of the first that has finished.
+    """
 
     runs: Mapping[str, Run]  # by label
 
@@ -35,8 +38,9 @@ class Comparison:
     def rows(self) -> list[dict[str, Any]]:
         """One dict for each metric and run: `pandas.DataFrame(rows)`.
 
-        `difference` is the run's mean minus the first run's, `low` and `high` are the ends of its
-        95 % interval, and `verdict` is "above", "below" or "cannot tell".
+        `difference` is the run's mean minus the first run's, over the seeds that both have where
+        they share any, so it need not be the difference of the two `mean`s. `low` and `high` are
+        the ends of its 95 % interval, and `verdict` is "above", "below" or "cannot tell".
         """
         results = self._results()
         rows = []

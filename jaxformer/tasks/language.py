@@ -114,7 +114,10 @@ class PreparedText(DiskTask):
 
 @dataclass(frozen=True)
 class NextToken(PreparedText):
-    """Prediction of the next token at every position."""
+    """Prediction of the next token at every position.
+
+    Each window begins with the tokenizer's start token, if there is one, as Llama's and Gemma's.
+    """
 
     # The papers' log perplexity averages the mean losses of batches of this size; 0 omits it.
     batch_of: int = 0
@@ -131,7 +134,8 @@ class NextToken(PreparedText):
 
     @property
     def _row_length(self) -> int:
-        return self.window + 1
+        # Without a start token, the first token of a row is only seen.
+        return self.window + (self.prepared.start < 0)
 
     @property
     def chosen_by(self) -> str:
@@ -143,6 +147,10 @@ class NextToken(PreparedText):
 
     def batch(self, rows_BxR: jax.Array, keys_B: jax.Array) -> Batch:
         tokens_BxR, is_text_BxR = self.split(rows_BxR)
+        if self.prepared.start >= 0:
+            first = ((0, 0), (1, 0))
+            tokens_BxR = jnp.pad(tokens_BxR, first, constant_values=self.prepared.start)
+            is_text_BxR = jnp.pad(is_text_BxR, first, constant_values=True)
         scored = (is_text_BxR[:, 1:] & is_text_BxR[:, :-1]) * 1.0
         return Batch(tokens_BxR[:, :-1], tokens_BxR[:, 1:], scored)
 

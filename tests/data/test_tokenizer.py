@@ -43,6 +43,32 @@ def test_training_is_deterministic_and_merges_what_is_frequent():
     assert len(TRAINED.encode([" question"])[0]) == 1
 
 
+def test_documents_end_with_a_special_token_and_not_with_a_tag_of_this_name():
+    """Gemma's vocabulary has the HTML tag </s> beside its end token <eos>."""
+    pieces = pytest.importorskip("tokenizers")
+    model = pieces.Tokenizer(pieces.models.WordLevel({"a": 0}, unk_token="a"))
+    model.add_special_tokens(["<eos>"])
+    model.add_tokens(["</s>"])
+    made = tokenizer.from_json(model.to_str(), "here")
+    assert made.end_text == "<eos>" and made.end == model.token_to_id("<eos>")
+
+
+@pytest.mark.parametrize(
+    ("template", "start"),
+    [(None, -1), ("<s> $A", 1), ("<s> $A <|endoftext|>", 1), ("$A <|endoftext|>", -1)],
+)
+def test_the_start_token_is_what_a_tokenizer_puts_before_a_text(template, start):
+    pieces = pytest.importorskip("tokenizers")
+    for vocab in ({"a": 2}, {"b": 2}):  # with and without the letter that the trial encodes
+        model = pieces.Tokenizer(pieces.models.BPE({tokenizer.END: 0, "<s>": 1, **vocab}, []))
+        model.add_special_tokens([tokenizer.END, "<s>"])
+        if template:
+            special = [(tokenizer.END, 0), ("<s>", 1)]
+            model.post_processor = pieces.processors.TemplateProcessing(template, None, special)
+        assert tokenizer.from_json(model.to_str(), "here").start == start
+    assert tokenizer.Bytes().start == -1
+
+
 @pytest.mark.parametrize(
     "kind, message",
     [

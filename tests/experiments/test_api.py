@@ -113,6 +113,7 @@ def small():
     return Bag(dataclasses.replace(model().spec, causal=False))
 
 
+@pytest.mark.slow
 def test_a_signal_ends_a_script_and_gives_a_notebook_the_stopped_run(tmp_path, monkeypatch, capsys):
     """Returning from `train` after Ctrl-C would start the next `train` of a script."""
     callbacks, sent = Session.callbacks, []

@@ -13,8 +13,11 @@ from experiments.cli.flags import ROOT
 from jaxformer.core import paths
 from jaxformer.io.run_folder import Workdir, locked
 from jaxformer.models.decoder import decoder
+from jaxformer.studies.anatomy import judge
 from jaxformer.studies.anatomy.parts import FIXED_MIXING
+from jaxformer.studies.anatomy.report import Report
 from jaxformer.training.shapes import shapes_of
+from tests.studies.test_anatomy_judge import cells_of
 
 
 def brackets(row):
@@ -120,8 +123,23 @@ def test_the_sentences_state_what_separates_the_tasks(record):
         "may stay random in 3 tasks (count, sort, two words), and must be trained in no" in learned
     )
     assert position.startswith("Position: the mean over all earlier tokens is enough in 3 tasks")
-    assert "one of the two blocks can go in 3 tasks" in depth and "needed in no task." in depth
+    # The scale "medium" has four blocks.
+    assert "the first or the last block can go in 3 tasks" in depth
+    assert "both are needed in no task." in depth
     assert storage.endswith("worth most in sort (30%), two words (30%). Undecided: 1.")
+
+
+def test_a_task_of_one_seed_is_undecided_and_not_called_unlearned():
+    """A row is made of tasks whose first seed is above guessing; one seed has no interval."""
+    (variant,) = [v for v in table.variants(2) if v.name == table.UNIFORM.key]
+    whole, cells = cells_of({variant: -0.4}, seeds=1)
+    report = Report("Copy", judge.judge(whole, cells, 0.1), costs={"trainings": 2})
+    row = table.row(report)
+    assert row["is_learned"] and row["cells"][table.UNIFORM.key]["outcome"] == "open"
+    assert "not learned" not in picture.picture({"copy": row})
+    close, cells = cells_of({variant: -0.4}, spread=0.5, whole=0.11)  # three seeds at guessing
+    report = Report("Copy", judge.judge(close, cells, 0.1), costs={"trainings": 6})
+    assert not table.row(report)["is_learned"]
 
 
 def test_the_picture_has_a_row_for_each_task_and_a_link_to_its_report(record):

@@ -9,7 +9,7 @@ import pytest
 
 from experiments import ladder as command
 from experiments.confirmation.runs import overrides_with_seeds, record_file
-from experiments.ladders import judgement, plan, runs, table
+from experiments.ladders import judgement, plan, runs, shown, table
 from experiments.ladders.judgement import Measured
 from experiments.ladders.ladder import Ladder, Rung, over
 from experiments.ladders.rule import Trend
@@ -24,6 +24,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import write_json
 from jaxformer.stats import trend
 from jaxformer.stats.differences import Number
+from jaxformer.stats.trend import Estimate
 from tests.experiments import pretended
 from tests.experiments.made_up import population
 
@@ -231,6 +232,37 @@ def test_a_size_at_which_the_task_is_not_solved_is_left_out(planned, tmp_path):
     assert one.verdict == OPEN
 
 
+def test_the_line_of_a_row_goes_over_the_sizes_that_count(tmp_path, monkeypatch):
+    ladder = replace(LADDER, rungs=over({2: 1} | dict.fromkeys(SIZES, 1)))
+    sizes = measured(ladder, (0.01, 0.2, 0.3, 0.4))
+    too_hard = sizes[0]._replace(problem="standard reaches 0.32, so the task is not solved")
+    made = plan.make("test", [ladder])
+    plan.write(made, tmp_path / "PLAN.json")
+    monkeypatch.setattr(shown, "LADDERS", {"pairs": ladder})
+
+    def sentence(*measured):
+        found = judgement.judge(ladder, measured)
+        monkeypatch.setattr(shown.runs, "judge_all", lambda *_: [found])
+        ((trend,),) = shown.trends(tmp_path).values()
+        return trend.sentence
+
+    assert sentence(too_hard, *sizes[1:]).startswith(
+        "With size: from 4 to 16 (M, pairs) the Standard minus MixiT goes from 0.2 to 0.4, so "
+    )
+    # Two sizes have no trend.
+    without_score = sizes[1]._replace(problem="mixit: seed 3 diverged", core_seconds=9.0)
+    assert sentence(too_hard._replace(core_seconds=9.0), without_score, *sizes[2:]) == ""
+
+
+def test_a_paper_below_the_smallest_size_is_an_extrapolation_too():
+    ladder = replace(LADDER, paper_size=1)
+    found = judgement.judge(ladder, measured(ladder, (0.1, 0.2, 0.3)))
+    assert ", an extrapolation by a factor of 4;" in table.sentence(found)
+    inside = replace(LADDER, paper_size=6)
+    found = judgement.judge(inside, measured(inside, (0.1, 0.2, 0.3)))
+    assert "extrapolation" not in table.sentence(found)
+
+
 def test_a_record_of_other_packages_is_not_used(planned, tmp_path):
     made, _ = planned
 
@@ -289,8 +321,28 @@ def test_a_size_on_a_card_tests_the_prediction_and_decides_nothing():
     on_card = Measured(ladder.rungs[-1], number, sizes[0].value, core_seconds=9.0)
     with_card = judgement.judge(ladder, [*sizes, on_card])
     assert with_card[2:] == without[2:] and without.verdict == HELD and without.is_complete
+    # The time on a card says nothing about that on a core.
+    waiting = [*sizes[:2], Measured(sizes[2].rung), on_card]
+    assert table.next_cost(judgement.judge(ladder, waiting)) == "16: 1 min 0 s"
     (line,) = table.card_sentences(with_card)
-    assert line.startswith("size 32 on a card: predicted +0.4")
+    assert line.startswith("size 32 on a card: predicted 0.4")
+
+
+def test_estimates_have_the_digits_of_their_interval():
+    assert table.short(Estimate(0.0234, -0.000645, 0.0474)) == "0.023 (-0.001 to 0.047)"
+    assert table.short(Estimate(-0.00001, -0.2, 0.2)) == "0.00 (-0.20 to 0.20)"
+    assert table.short(Estimate(12.3, -40.0, 64.0)) == "12 (-40 to 64)"
+    assert table.short(Estimate(0.5, 0.5, 0.5)) == "0.50000 (0.50000 to 0.50000)"
+    assert table.short(None) == "-"
+
+
+def test_ladders_with_a_verdict_come_first():
+    sizes = measured(LADDER, (0.1, 0.2, 0.3))
+    waiting = [Measured(rung) for rung in LADDER.rungs]
+    none, some, done = (
+        judgement.judge(LADDER, runs) for runs in (waiting, [sizes[0], *waiting[1:]], sizes)
+    )
+    assert table.by_progress([none, some, done]) == [done, some, none]
 
 
 def test_a_quarter_of_an_hour_on_a_card_is_enough_for_some_sizes(tmp_path):

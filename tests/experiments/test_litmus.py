@@ -94,6 +94,26 @@ def test_wide_error_bars_decide_nothing():
     assert actual.verdict == CANNOT_TELL and "take more seeds" in actual.sentence
 
 
+def test_frozen_queries_and_keys_are_not_called_enough_because_their_error_is_wide():
+    accuracies = trained(standard=(0.953, 0.003), mixit=(0.103, 0.003), frozen_qk=(0.517, 0.217))
+    actual = rule.judge("recall", accuracies, "guess", 0.1)
+    assert actual.verdict == NEEDED
+    assert actual.sentence.startswith("recall needs attention that looks at the content (Standard")
+
+
+def test_one_seed_is_said_to_have_no_interval_and_its_score_no_error():
+    one = {
+        name: Trained(Number(mean, math.nan, 1), 1, (1e-2,), 2, "")
+        for name, mean in (("standard", 0.99), ("mixit", 0.1))
+    }
+    actual = rule.judge("recall", one, "guess", 0.1)
+    assert actual.verdict == CANNOT_TELL
+    assert actual.sentence == (
+        "recall cannot be told: Standard has no interval, which takes two seeds or more and none "
+        "that diverged (Standard 99.0 %, MixiT 10.0 %; guess 10.0 %; 1 seed)."
+    )
+
+
 def result(seeds, baselines):
     """Returns a finished training from (accuracy, error of the test set) for each seed."""
     mean = sum(a for a, _ in seeds) / len(seeds)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxformer import capture
+from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.interp.ablating import ablate_grid
 from jaxformer.models.attention_paths import attention_paths
@@ -85,6 +86,15 @@ def test_both_parts_go_at_one_position_and_means_are_over_all_prompts():
     rolled = ablate_grid(*arguments, last_margin, read_at=3, ablation="resample")
     expected = removed(*arguments, ["block_1/attn/heads"], head=1, by="resample")
     np.testing.assert_allclose(rolled[:, 1, 1], expected, atol=2e-5)
+
+
+def test_a_removed_attention_writes_no_bias_either():
+    model, params = network("gpt2")
+    bias = "block_0/attn/out/bias"
+    params = paths.replace(params, {bias: jnp.arange(model.spec.width) / 4})
+    grid = ablate_grid(model, params, TOKENS, last_margin, by=["part"], read_at=3)
+    expected = removed(model, params, TOKENS, ["block_0/attn/output"])
+    np.testing.assert_allclose(grid[:, 0, 0], expected, atol=2e-5)
 
 
 @pytest.mark.parametrize(

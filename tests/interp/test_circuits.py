@@ -202,6 +202,11 @@ def test_faithfulness_goes_from_zero_to_one_with_the_areas_of_mib():
     assert f"CPR {curve.cpr:.3f}" in str(curve)
 
 
+def test_a_curve_over_one_prompt_shows_no_interval():
+    points = (circuits.Point(0, 0.0, 0.0, np.nan), circuits.Point(2, 1.0, 1.0, np.nan))
+    assert str(circuits.Curve(points, False)).splitlines()[2] == "     2  100.00%  1.000"
+
+
 def test_the_interval_of_faithfulness_covers_the_truth_as_often_as_it_says():
     # m(C) = .6 m(N) on average over prompts that differ, with noise of its own.
     random = np.random.default_rng(0)

@@ -8,7 +8,7 @@ from jaxformer import capture
 from jaxformer.core.errors import UserError
 from jaxformer.interp import circuits, groups, known
 from jaxformer.interp.answers import score
-from jaxformer.interp.components import Measured
+from jaxformer.interp.components import Measured, mean_of_prompts
 from jaxformer.interp.known.builder import HIDDEN, VOCAB, Builder
 from jaxformer.interp.removal import Removal
 from tests.interp.test_capture import MODELS, OTHERS, TOKENS, params_of
@@ -106,6 +106,59 @@ def test_a_small_budget_searches_greedily_and_says_so():
     assert groups.spare(wiring, heads, budget=15).is_exact
 
 
+class Lossy:
+    """Parts a, b, c, .. whose removed groups lose what a function of their names says."""
+
+    ablation, whole_B, nothing_B = "zero", np.full(24, 1.0), np.zeros(24)
+
+    def __init__(self, n, loss_of, spread=0.001):
+        self.parts, self.loss_of, self.spread = tuple("abcdefgh"[:n]), loss_of, spread
+        self.random = np.random.default_rng(2)
+
+    def without(self, groups):
+        losses_Cx1 = np.array([[self.loss_of("".join(sorted(group)))] for group in groups])
+        return 1 - losses_Cx1 - self.spread * self.random.normal(size=(len(groups), 24))
+
+
+def test_parts_that_offset_each_other_are_not_said_to_be_needed():
+    """Each of two opposite parts is missed, but not both."""
+    found = groups.spare(Lossy(2, {"a": 0.5, "b": 0.5, "ab": 0.0}.get), ["a", "b"], name="the pair")
+    assert found.spare is None and found.sentence == ""
+
+
+def test_a_greedy_search_does_not_say_that_no_other_choice_can_go():
+    """The least missed part is a, but b, c and d can go together without it."""
+
+    def loss(group):
+        return 0.0 if group in ("a", *"bcd", "bc", "bd", "cd", "bcd") else 0.5
+
+    network = Lossy(4, loss, spread=0.0)
+    network.random = np.random.default_rng(3)
+    found = groups.spare(network, network.parts, name="the four", budget=10)
+    assert not found.is_exact and found.spare == 1
+    assert found.sentence == (
+        "The least missed one of the four can go, and a greedy search found no two that can; "
+        "without all four (set to zero) the score falls by 0.5."
+    )
+
+
+def test_the_largest_of_many_losses_has_its_share_of_the_error():
+    """Any four of eight parts can go, just so; one of 70 choices may look as if it could not."""
+
+    def loss(group):
+        return {4: groups.MARGIN - 1e-6}.get(len(group), float(len(group) > 4))
+
+    class AtTheBorder(Lossy):
+        def without(self, groups):
+            spread_Cx1 = np.array([[0.1 if len(group) == 4 else 0.001] for group in groups])
+            noise_CxB = self.random.normal(size=(len(groups), 24))
+            return super().without(groups) - spread_Cx1 * noise_CxB
+
+    network = AtTheBorder(8, loss)
+    wrong = sum(groups.spare(network, network.parts).spare == 3 for _ in range(60))
+    assert wrong <= 3
+
+
 def test_prompts_that_disagree_decide_nothing():
     random = np.random.default_rng(1)
 
@@ -154,6 +207,8 @@ def test_removing_components_is_cutting_all_edges_that_leave_them(ablation):
     np.testing.assert_allclose(removal.without(chosen), wiring.without(chosen), atol=1e-4)
     np.testing.assert_allclose(removal.nothing_B, wiring.nothing_B, atol=1e-4)
     np.testing.assert_allclose(removal.whole_B, wiring.whole_B, atol=1e-4)
+    for network_without in (removal, wiring):  # a network of one part has no groups
+        assert network_without.without([]).shape == (0, len(network.clean))
     # A part in one group changes no other group.
     np.testing.assert_array_equal(removal.without(chosen)[-1], removal.whole_B)
 
@@ -170,3 +225,10 @@ def test_a_trained_decoder_loses_what_an_intervention_takes_away():
     )
     rows = np.arange(len(TOKENS))[:, None]
     np.testing.assert_allclose(found, score(logits[rows, ANSWERS.position_BxK], ANSWERS), atol=1e-5)
+
+
+def test_the_mean_of_large_activations_is_finite_in_half_precision():
+    """Published models have activations of a thousand, and a sum of 128 is beyond float16."""
+    large = jnp.full((64, 2, 1), 1000, jnp.float16)
+    mean = mean_of_prompts(large, large, jnp.ones((64, 2), bool))
+    assert mean.dtype == jnp.float16 and (mean == 1000).all()

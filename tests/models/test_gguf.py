@@ -57,6 +57,22 @@ def test_a_byte_level_tokenizer_splits_digits_and_spaces(llama):
     assert text.encode_chat([{"role": "user", "content": "on"}]) == text.encode("[on]<|end|>")
 
 
+def test_llama_3_takes_whole_words_and_adds_a_start_token_unless_the_file_says_no():
+    """Files of llama.cpp leave both out, because its rule "llama-bpe" implies them."""
+    tokens = ["<s>", "a", "b", "c", "ab", "abc"]  # no merge makes abc
+    fields = {"model": "gpt2", "tokens": tokens, "token_type": [3, 1, 1, 1, 1, 1]}
+    fields |= {"merges": ["a b"], "bos_token_id": 0}
+
+    def encode(text, **more):
+        metadata = {f"tokenizer.ggml.{name}": value for name, value in {**fields, **more}.items()}
+        return gguf_tokenizer.build(metadata, "here").encode(text).ids
+
+    assert encode("abc", pre="llama-bpe") == [0, 5]
+    assert encode("abcc", pre="llama-bpe") == [0, 4, 3, 3]
+    assert encode("abc", pre="llama-bpe", add_bos_token=False) == [5]
+    assert encode("abc", pre="default") == [4, 3]
+
+
 def refused(file, message):
     with pytest.raises(UserError, match=message) as error:
         jaxformer.load(file)
@@ -170,27 +186,6 @@ def test_scaled_rotations_are_those_of_llama_cpp(
     rotary = jaxformer.load(file)[0].spec.rotary
     assert (rotary.kind, rotary.factor) == (kind, factor)
     assert rotary.pretraining_length == pretraining_length
-
-
-def test_llama_3_begins_with_a_start_token_and_keeps_words_that_are_tokens():
-    letters = ["<|begin|>", "<|end|>", *"helo", "he", "hello"]
-    metadata = {
-        "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.tokens": letters,
-        "tokenizer.ggml.token_type": [3, 3] + [1] * (len(letters) - 2),
-        "tokenizer.ggml.merges": ["h e"],  # which lead no further than "he l l o"
-        "tokenizer.ggml.bos_token_id": 0,
-        "tokenizer.ggml.eos_token_id": 1,
-    }
-
-    def encoded(rule, **more):
-        more = {f"tokenizer.ggml.{name}": value for name, value in more.items()}
-        built = gguf_tokenizer.build(metadata | {"tokenizer.ggml.pre": rule} | more, "FILE")
-        return built.encode("hello").tokens
-
-    assert encoded("llama-bpe") == ["<|begin|>", "hello"]
-    assert encoded("llama-bpe", add_bos_token=False) == ["hello"]
-    assert encoded("qwen2") == ["he", "l", "l", "o"]
 
 
 def test_a_file_with_another_name_is_recognised_by_its_first_bytes(llama, tmp_path):

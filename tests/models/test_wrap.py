@@ -65,7 +65,7 @@ MODULES = {
 }
 
 
-@pytest.mark.parametrize("kind", MODULES)
+@pytest.mark.parametrize("kind", [pytest.param("nnx", marks=pytest.mark.slow), "linen"])
 def test_a_wrapped_module_trains_and_its_frozen_weights_keep_their_bits(kind):
     module, rules = MODULES[kind]
     model = jaxformer.wrap(module, **SIZES)

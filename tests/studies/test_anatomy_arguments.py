@@ -25,6 +25,7 @@ from jaxformer.tasks.retrieval import Retrieval
         ({"batch_size": 1.5}, "batch_size must be a whole number, got 1.5"),
         ({"budget": -1}, "budget must be above 0 seconds, got -1"),
         ({"budget": math.nan}, "budget must be above 0 seconds, got nan"),
+        ({"during": 1}, "during must be at least 2, got 1"),
         ({"theory": 3}, "theory must be a function, got 3"),
         ({"executor": "slurm"}, "executor must be a function, got 'slurm'"),
     ],

@@ -10,6 +10,7 @@ import pytest
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.interp import known
+from jaxformer.studies.anatomy import findings
 from jaxformer.studies.anatomy.during import Snapshot, during, spaced
 from jaxformer.studies.anatomy.pairs import pairs_of_answers
 from jaxformer.studies.anatomy.parts import WHOLE_NETWORK
@@ -71,6 +72,20 @@ def test_moments_are_spaced_by_the_change_of_the_loss():
     assert spaced([2.0, float("nan"), 1.0], 3)[-1] == 2
     with pytest.raises(UserError, match="--during needs 2 steps or more, got 1"):
         during([], None, None, 1)  # type: ignore
+
+
+def test_moments_that_cannot_be_measured_cost_the_moments_alone(monkeypatch):
+    """They come after all trainings, which a budget has paid for."""
+
+    def of_study(study):
+        raise UserError("the blocks of Net cannot be run alone.")
+
+    monkeypatch.setattr(findings.specimens, "of_study", of_study)
+    report, said = Report("Induction"), []
+    assert findings.with_moments(report, None, 5, said.append) is report  # type: ignore[arg-type]
+    assert said == [
+        "note: the network in training was not examined: the blocks of Net cannot be run alone."
+    ]
 
 
 @pytest.mark.slow  # compiles a training program

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.stats.differences import Number, difference
 from jaxformer.studies.anatomy import judge, parts, sentences
@@ -151,3 +152,22 @@ def test_parts_are_found_by_layer_and_without_mlps():
     assert sentences.sentence_subject("other gizmo", None) == "The gizmo"
     assert sentences.sentence_subject("queries and keys", 1) == "Queries and keys of block 1"
     assert ONLY in {variant.method for variant in variants}
+
+
+def test_a_removed_mlp_without_an_output_kernel_is_zero_as_a_whole():
+    """An MLP of the recall model may be one matrix, and those of a user have other names."""
+    kernel = {"kernel": np.zeros((2, 2))}
+    attn = {name: kernel for name in ("query", "key", "value", "out")}
+    params = {
+        "block_0": {"attn": attn, "mlp": {"in": kernel, "out": kernel}},
+        "block_1": {"attn": attn, "mlp": {"in": kernel}},
+        "block_2": {"attn": attn, "mlp": {"up": kernel, "down": kernel}},
+    }
+    found = parts.variants_of(parts.parts_of(params, by_layer=True), [REMOVED], False)
+    removed = {v.layer: v for v in found if v.part == parts.MLP}
+    names = [name for name in paths.flatten(params) if "/mlp/" in name]
+    assert [name for name in names if removed[1].is_zero(name)] == ["block_1/mlp/in/kernel"]
+    assert sorted(name for name in names if removed[None].is_zero(name)) == [
+        *("block_0/mlp/out/kernel", "block_1/mlp/in/kernel"),
+        *("block_2/mlp/down/kernel", "block_2/mlp/up/kernel"),
+    ]

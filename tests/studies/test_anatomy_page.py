@@ -163,12 +163,12 @@ def test_the_picture_is_the_drawing_with_its_own_colours_and_the_sentences(repor
 def test_sentences_about_components_state_decided_effects(report):
     texts = [text for text, _ in report.effect_sentences]
     assert texts[0].startswith("Attention of block 1, replaced by its mean, lowers the logit")
-    assert texts[0].endswith("; patching has the other sign: -1 ± 0.1.")
+    assert texts[0].endswith("; patching has the other sign: -1.00 ± 0.10.")
     assert any(text.startswith("Head 1 of block 0, replaced by its mean, raises") for text in texts)
     assert not any("MLP of block 0" in text for text in texts)
     nats = dataclasses.replace(report.inside, unit="log probability (nats)")
     text, _ = components.sentences(nats, report.effects)[0]
-    assert "lowers the log probability of the right answer by 3 ± 0.1 nats" in text
+    assert "lowers the log probability of the right answer by 3.00 ± 0.10 nats" in text
     single = [effect("block_0/mlp", "patching", 3.0, math.nan, math.nan)]
     assert [row.is_decided for row in components.decide(single)] == [False]
     # The comparisons of training count in the correction.

@@ -11,12 +11,19 @@ import pytest
 
 from jaxformer.stats.differences import Number
 from jaxformer.studies.anatomy import parts as network_parts
-from jaxformer.studies.anatomy.parts import FROZEN, REMOVED, WHOLE, WHOLE_NETWORK, Part
+from jaxformer.studies.anatomy.parts import (
+    FROZEN,
+    REMOVED,
+    WHOLE,
+    WHOLE_NETWORK,
+    Part,
+    Variant,
+)
 from jaxformer.studies.anatomy.report import Report
 from jaxformer.studies.anatomy.smallest import Elimination, Step, candidates, search
 from jaxformer.studies.anatomy.store import Store
 from jaxformer.studies.anatomy.study import Result, Study
-from jaxformer.studies.anatomy.training import Trained
+from jaxformer.studies.anatomy.training import Trained, is_change
 from jaxformer.training.metrics import Mean
 from jaxformer.training.shapes import shapes_of
 from tests.experiments.test_atlas import TASKS, decoder
@@ -76,6 +83,16 @@ def test_the_smallest_set_is_found_and_ties_are_named():
     assert first.score.n == 3 and 0 not in first.score.by_seed
 
 
+def test_the_last_step_and_the_whole_network_have_the_same_seeds():
+    """Near the border more seeds are trained, of the whole network too."""
+    border = 0.05 * (BEST - TRIVIAL)
+    planted = Planted(lambda left: BEST - (border - 0.004) * ("idle" not in left), seed=4)
+    named = [part for part in PARTS if part.name == "idle"]
+    found = search(planted.study, named, FROZEN, train_all=planted.train_all)
+    whole, last = (step.score for step in found.steps)
+    assert last.n > 3 and [*whole.by_seed] == [*last.by_seed]
+
+
 def test_a_search_resumes_and_a_stopped_one_says_so(tmp_path):
     planted = Planted(either_is_enough, tmp_path)
     calls = itertools.count()
@@ -123,6 +140,22 @@ def test_one_part_is_always_trained():
     assert len(found.left) == 1 and found.steps[-1].parameters == SIZES["needed"]
 
 
+def test_parameters_outside_all_parts_stay_trained_and_the_sentence_says_so():
+    """Parts that a user names need not cover the network."""
+
+    def found(*names):
+        planted = Planted(either_is_enough)
+        named = [part for part in PARTS if part.name in names]
+        return search(planted.study, named, FROZEN, train_all=planted.train_all).sentence
+
+    assert found("idle", "needed").startswith(
+        "It is enough to train needed and everything outside the searched parts: 80.0% of "
+    )
+    assert found("idle", "one").startswith(
+        "It is enough to train everything outside the searched parts: 40.0% of the parameters"
+    )
+
+
 def test_candidates_are_the_smallest_parts_or_the_branches_of_blocks():
     task = TASKS["copy"]
     shapes = shapes_of(decoder(**task.sizes, width=8, layers=2, heads=2, mlp_width=8), task)
@@ -153,3 +186,11 @@ def test_the_report_shows_the_path(tmp_path):
 def test_one_seed_has_no_interval_so_nothing_leaves(max_seeds):
     found = Planted(either_is_enough, max_seeds=max_seeds).search()
     assert found.is_complete and len(found.steps) == 1
+
+
+def test_a_removal_that_makes_nothing_zero_is_no_variant():
+    """It would keep the part at random values, and the report would call it removed."""
+    network = Planted(lambda left: BEST).study.subject.network
+    for zeroed, is_one in (("idle/out/.*", False), ("idle/.*", True)):
+        variant = Variant("idle", REMOVED, fixed="idle/.*", zeroed=zeroed)
+        assert is_change(network, variant) == is_one

@@ -1,5 +1,6 @@
 """Sentences about several parts: redundancy, joint need, and how sure they are."""
 
+import dataclasses
 import json
 
 import jax
@@ -19,7 +20,7 @@ from jaxformer.studies.anatomy.head_writes import head_writes
 from jaxformer.studies.anatomy.inside import Inside, measure
 from jaxformer.studies.anatomy.labels import head_labels
 from jaxformer.studies.anatomy.pairs import pairs_of_answers
-from jaxformer.studies.anatomy.parts import FROZEN, REMOVED, Variant
+from jaxformer.studies.anatomy.parts import FROZEN, ONLY, REMOVED, Variant
 from jaxformer.studies.anatomy.report import Report
 from tests.interp.test_groups import planted_network
 from tests.studies.test_anatomy_judge import cells_of
@@ -62,6 +63,34 @@ def test_a_block_is_named_by_its_parts():
     ]
     (text,) = together.sentences(effects, [], smallest=0.1, unit="nats")
     assert text.startswith("The parts of block 0 replace each other: without all of them the score")
+
+
+@pytest.mark.parametrize(
+    "together_value, surplus",
+    [
+        (-1.0, 0.8),  # the score rises without them, alone and together
+        (-1.0, -0.8),
+        (0.3, -3.7),  # each alone is missed by 2, both by .3: they offset each other
+    ],
+)
+def test_parts_that_do_not_work_for_one_thing_are_not_said_to(together_value, surplus):
+    pair = "head 1 of block 0 and head 2 of block 0"
+    effects = [
+        Effect(pair, method, value, 0.05, 12, 0.0)
+        for method, value in ((together.TOGETHER, together_value), (together.SURPLUS, surplus))
+    ]
+    assert together.sentences(effects, [], smallest=0.1, unit="nats") == []
+
+
+def test_a_part_that_works_against_another_does_not_replace_it():
+    """Without the second the score rises, so the sum is small, but the first alone loses all."""
+    pair = "head 1 of block 0 and head 2 of block 0"
+    values = {(pair, together.TOGETHER): 1.9, (pair, together.SURPLUS): 1.4}
+    values |= {(f"block_0/attn/head_{h}", "mean ablation"): x for h, x in ((1, 2.0), (2, -1.5))}
+    effects = [Effect(*key, value, 0.05, 12, 0.0) for key, value in values.items()]
+    assert together.sentences(effects, [], smallest=0.1, unit="nats") == []
+    alone = [x for x in effects if x.method != "mean ablation"]  # of two that are not missed
+    assert len(together.sentences(alone, [], smallest=0.1, unit="nats")) == 1
 
 
 def test_parts_in_series_are_said_to_do_one_thing():
@@ -221,16 +250,16 @@ def planted_inside(**methods):
         ),
         (
             {"mean_ablation": 1.1, "resampling": 0.0, "patching": 0.0},
-            "; resampling +0 ± 0.01 and patching +0 ± 0.01, probably because it does the same in "
-            "both prompts of a pair.",
+            "; resampling 0.000 ± 0.010 and patching 0.000 ± 0.010, probably because it does the "
+            "same in both prompts of a pair.",
         ),
         (
             {"mean_ablation": 0.5, "resampling": 0.5, "patching": 8.0},
-            "; patching +8 ± 0.01, probably because other parts can replace it.",
+            "; patching +8.000 ± 0.010, probably because other parts can replace it.",
         ),
         (
             {"mean_ablation": 0.5, "zero_ablation": 4.0},
-            "; zero ablation +4 ± 0.01, because the network relies on its mean.",
+            "; zero ablation +4.000 ± 0.010, because the network relies on its mean.",
         ),
     ],
 )
@@ -238,6 +267,15 @@ def test_methods_that_differ_in_size_are_named_with_the_likely_reason(methods, e
     inside = planted_inside(**methods)
     ((text, _),) = components.sentences(inside, components.decide(inside.effects))
     assert text.endswith(end)
+
+
+def test_a_sentence_does_not_narrow_the_interval_that_was_measured():
+    """.146 with one digit is .1, a third less."""
+    inside = planted_inside(mean_ablation=0.0)
+    effect = Effect("block_0/attn", "mean ablation", 4.083, 0.146, 50, 1e-9)
+    inside = dataclasses.replace(inside, effects=(effect,))
+    ((text, _),) = components.sentences(inside, components.decide(inside.effects))
+    assert text.endswith(" of the right answer by 4.08 ± 0.15 nats.")
 
 
 def test_effects_that_are_nothing_the_network_does_get_no_sentence():
@@ -258,7 +296,29 @@ def test_a_report_that_decided_nothing_says_so_first_and_what_to_do():
         assert (
             "One trained network: the intervals are over 50 prompts and not over seeds." in output
         )
-    assert "What to do next" in page
+
+
+def test_more_seeds_are_advised_where_they_would_be_examined():
+    """One examined network beside three trained ones is that of a run."""
+    for seeds in (1, 3):
+        table = judge.judge(*cells_of({Variant("MLP", FROZEN): -0.04}, seeds=seeds), 0.2)
+        page = Report("Sort", table, inside=planted_inside(mean_ablation=1.0)).to_html()
+        advice = "With more seeds the trained networks are examined together."
+        assert (advice in page) == ("What to do next" in page) == (seeds == 1)
+
+
+def test_a_report_whose_decided_rows_have_no_sentence_does_not_say_that_all_are_open():
+    """That one part alone is not enough has no sentence for each part."""
+    shifts = {
+        Variant("MLP", ONLY): -0.5,
+        Variant("norms", ONLY): -0.6,
+        Variant("MLP", FROZEN): -0.04,
+    }
+    report = Report("Sort", judge.judge(*cells_of(shifts), 0.2))
+    assert [row["outcome"] for row in report.table] == ["worse", "worse", "open"]
+    first = "No part that was trained alone is enough: 2 of 3 comparisons are decided."
+    for output in (str(report), report.to_html()):
+        assert first in output and "Nothing is decided" not in output
 
 
 def test_the_json_of_a_report_has_score_unit_and_pairs(tmp_path):

@@ -137,6 +137,16 @@ def test_a_seed_that_diverged_decides_nothing():
     assert row.outcome == "open" and row.cell.score.n == 1
 
 
+def test_the_opening_says_where_training_everything_gains_nothing_on_the_test_texts():
+    """Validation texts gained, or the study would not have begun; these are others."""
+    report = FinetuningReport("tiny", table_of(cell(MLP, 0.9), gain=-0.1), {"mlp": np.zeros(2)})
+    assert report.opening.startswith("Training everything does not lower ")
+    assert report.opening.endswith(" (3 seeds, learning rate 0.001).")
+    one = judge.judged(HARDNESS, cell(FULL, 1.0, seeds=1), [], 0.05)
+    opening = FinetuningReport("tiny", one, {}).opening
+    assert opening.startswith("Training everything lowers ") and "(1 seed, " in opening
+
+
 def test_a_report_states_decided_updates_by_size():
     shapes = {
         f"block_{i}": {

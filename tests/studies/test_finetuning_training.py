@@ -8,8 +8,10 @@ import jaxformer
 from jaxformer.core import adapters, paths
 from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DataSettings, TrainSettings
+from jaxformer.data import datasets, preparation
 from jaxformer.models.pretrained import tiny
 from jaxformer.models.pretrained_init import from_params
+from jaxformer.studies.finetuning import api
 from jaxformer.studies.finetuning.training import Trainer
 from jaxformer.studies.finetuning.updates import FULL, Update, updates_of
 from jaxformer.tasks.language import NextToken
@@ -113,3 +115,16 @@ def test_a_model_with_adapters_must_be_merged_first(loaded):
     settings = TrainSettings(batch_size=2, steps=5, members="vmap")
     with pytest.raises(UserError, match=f"leave out the adapter of {kernel}: merge it first"):
         Trainer(model, adapted, TASK, updates_of(params, (1,)), DATA, settings)
+
+
+def test_a_text_of_another_tokenizer_is_a_one_line_error(tmp_path):
+    model = jaxformer.load(tiny.save("llama", tmp_path / "llama", ["Madrid is in Spain"]))[0]
+    assert model.spec.vocab_size > TASK.vocab_size  # so that no token is missing
+    with pytest.raises(UserError, match="has the tokens of another tokenizer than the model's"):
+        api.text_of(model, "", 16)
+    text = tmp_path / "text.txt"
+    text.write_text("Madrid is in Spain\n" * 200)
+    corpus = datasets.corpus(f"text:{text}")
+    kind = str(tmp_path / "llama")
+    preparation.prepare(corpus, tmp_path / "tokens", kind=kind, shares=(0.1, 0.1))
+    assert api.text_of(model, str(tmp_path / "tokens"), 16).vocab_size == model.spec.vocab_size

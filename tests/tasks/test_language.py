@@ -7,7 +7,7 @@ import pytest
 
 from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DataSettings
-from jaxformer.data import datasets, ngrams, preparation
+from jaxformer.data import datasets, ngrams, preparation, tokenizer
 from jaxformer.data.chain import packaged
 from jaxformer.tasks.disk import Order
 from jaxformer.tasks.language import MaskedTokens, NextToken
@@ -15,6 +15,7 @@ from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import TEST, TRAIN, VALIDATION
 from jaxformer.training.metrics import mean_of_batches
 
+START = "<s>"
 LINES = [f"{i} {'la ' * (i % 7)}" for i in range(600)]
 
 
@@ -25,6 +26,21 @@ def folder(tmp_path_factory):
     (place / "t.txt").write_text("\n".join(LINES))
     corpus = datasets.corpus(f"text:{place / 't.txt'}", documents="line")
     preparation.prepare(corpus, place / "out", kind="bytes", shares=(0.1, 0.1))
+    return str(place / "out")
+
+
+@pytest.fixture(scope="module")
+def folder_with_start(folder, tmp_path_factory):
+    """Returns the same text, prepared with a tokenizer of bytes that has a start token."""
+    pieces = pytest.importorskip("tokenizers")
+    place = tmp_path_factory.mktemp("start")
+    model = pieces.Tokenizer.from_str(tokenizer.Bytes().as_json())
+    model.add_special_tokens([START])
+    model.post_processor = pieces.processors.TemplateProcessing(f"{START} $A", None, [(START, 257)])
+    model.save(str(place / "tokenizer.json"))
+    corpus = datasets.corpus(f"text:{folder}/../t.txt", documents="line")
+    kind = str(place / "tokenizer.json")
+    preparation.prepare(corpus, place / "out", kind=kind, shares=(0.1, 0.1))
     return str(place / "out")
 
 
@@ -49,6 +65,25 @@ def test_windows_are_those_of_the_part(folder, part):
             np.testing.assert_array_equal(inputs, text[start : start + 16])
             np.testing.assert_array_equal(targets, text[start + 1 : start + 17])
     assert (batch.weights == 1).all() and task.count(part) == len(text) // 16 - 1
+
+
+def test_windows_begin_with_the_start_token_and_score_the_whole_text(folder_with_start):
+    task = NextToken(tokens=folder_with_start, window=16)
+    text = part_of(task, TEST)
+    batch = batch_of(task, TEST, range(task.count(TEST)))
+    assert not (text == 257).any() and (batch.inputs[:, 0] == 257).all()
+    np.testing.assert_array_equal(batch.inputs[:, 1:], batch.targets[:, :-1])
+    np.testing.assert_array_equal(batch.targets.ravel(), text[: batch.targets.size])
+    assert (batch.weights == 1).all()
+
+
+def test_documents_are_scored_from_their_first_token_on_after_a_start_token(folder_with_start):
+    task = NextToken(tokens=folder_with_start, window=10, documents=True)
+    batch = batch_of(task, TRAIN, range(100))
+    for line, inputs, targets, weights in zip(LINES, *batch, strict=False):
+        scored = line.encode()[:10]
+        assert inputs[0] == 257 and weights.sum() == len(scored)
+        assert bytes(targets[: len(scored)].tolist()) == scored
 
 
 def test_documents_are_cut_padded_and_masked_as_the_authors_do(folder):

@@ -1,4 +1,4 @@
-"""Questions of our own: which parts of SmolLM2 need an update, when it is fine-tuned on a text?
+"""Questions of our own: which parts of a model need an update, when it is fine-tuned on a text?
 
 The paper says that feed-forward layers store distributional associations. If so, a small update of
 the MLPs should learn more of a text than the same update of attention, whatever the text.
@@ -14,13 +14,20 @@ MLP, ATTENTION, QUERIES_KEYS, ALL = (
 )
 
 
-def item_of(text: str, name: str) -> Item:
-    """The row of one text."""
+def item_of(model: str, arguments: str, text: str, known: str) -> Item:
+    """The row of one model and one text.
+
+    Args:
+      model: its name for people.
+      arguments: those of the config.
+      text: its name for people.
+      known: what we had seen before the rules were written.
+    """
     return Item(
-        f"SmolLM2 fine-tuned on {name}",
-        f"When SmolLM2 is fine-tuned on {name}, do adapters of rank 4 on the MLPs learn more than "
+        f"{model} fine-tuned on {text}",
+        f"When {model} is fine-tuned on {text}, do adapters of rank 4 on the MLPs learn more than "
         "on attention, and are those on queries and keys not enough?",
-        {"parts": cell_of("associations", "finetuned_parts", f"text={text}")},
+        {"parts": cell_of("associations", "finetuned_parts", arguments)},
         {
             "adapters on the MLPs gain more bits per byte than on attention": above(
                 f"lead/{MLP}/{ATTENTION}", 0.0
@@ -30,10 +37,9 @@ def item_of(text: str, name: str) -> Item:
             ),
         },
         metric=f"share/{MLP}",
-        note="Eight steps of 128 tokens: the runs show what is learnt first, and fit into ten "
-        "minutes on a CPU. With rank 4, the MLPs have 1.6 times the trained parameters of "
-        "attention. Before the rules were written, we had seen the gain of everything by rank 4 "
-        "on another text, plays, and nothing about a part.",
+        note="Eight steps of 128 tokens: the runs show what is learnt first, and fit into minutes "
+        "on a CPU. With rank 4, the MLPs have 1.6 times the trained parameters of attention. "
+        f"Before the rules were written, we had seen {known}.",
         flags=(OURS,),
         checks={
             "adapters of rank 4 on all matrices keep 95 % of the gain": above(
@@ -43,4 +49,12 @@ def item_of(text: str, name: str) -> Item:
     )
 
 
-ITEMS = (item_of("bible", "the King James text"), item_of("reviews", "film reviews"))
+PLAYS = "the gain of everything by rank 4 on another text, plays, and nothing about a part"
+SMOLLM2 = "the numbers of SmolLM2, for which the rules were made, and none of this model"
+
+ITEMS = (
+    item_of("SmolLM2", "text=bible", "the King James text", PLAYS),
+    item_of("SmolLM2", "text=reviews", "film reviews", PLAYS),
+    item_of("Gemma 3 270M", "text=bible,model=gemma3", "the King James text", SMOLLM2),
+    item_of("Gemma 3 270M", "text=reviews,model=gemma3", "film reviews", SMOLLM2),
+)

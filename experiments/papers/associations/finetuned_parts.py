@@ -100,7 +100,14 @@ def outcome(table: Table) -> Outcome:
     gain                 what the full update of everything gains, in bits per byte
     share/UPDATE         the share of this gain
     lead/UPDATE/UPDATE   the share of the first update minus that of the second
+
+    Raises UserError if training everything gains nothing, of which no update can have a share.
     """
+    if not table.gain.mean > 0:
+        raise UserError(
+            f"training everything gains {table.gain.mean:.3g} bits per byte, so that no update has "
+            f"a share of it; the rate {table.whole.rate:g} was the best: give lower figure.rates."
+        )
     result = Outcome(baselines={"as_loaded": table.before.mean})
     cells = {row.cell.update.name: row.cell for row in table.rows}
     before = table.before_texts

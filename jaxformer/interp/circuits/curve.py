@@ -43,12 +43,12 @@ class Curve(NamedTuple):
 
     @property
     def cpr(self) -> float:
-        """The area under the faithfulness."""
+        """The area under the faithfulness; MIB's number is that of a curve that `is_signed`."""
         return self._area(lambda f: f)
 
     @property
     def cmd(self) -> float:
-        """The area between the faithfulness and 1."""
+        """The area between the faithfulness and 1; MIB's is that of a curve by absolute scores."""
         return self._area(lambda f: abs(1 - f))
 
     def _area(self, height) -> float:
@@ -58,7 +58,9 @@ class Curve(NamedTuple):
     def __repr__(self) -> str:
         lines = [f"{'edges':>6}  {'share':>7}  faithfulness"]
         for point in self.points:
-            number = f"{point.faithfulness:.3f} ± {point.half_width:.3f}"
+            number = f"{point.faithfulness:.3f}"
+            if np.isfinite(point.half_width):
+                number += f" ± {point.half_width:.3f}"
             lines.append(f"{point.size:6}  {point.share:7.2%}  {number}")
         return "\n".join([*lines, f"CPR {self.cpr:.3f}  CMD {self.cmd:.3f}"])
 

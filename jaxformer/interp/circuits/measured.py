@@ -126,7 +126,7 @@ class Wiring:
     def without(self, groups: Iterable[Sequence[str]]) -> np.ndarray:
         """Returns the metric (C, B) without each group of parts, whose edges are all cut."""
         chosen = [[edge.source not in set(parts) for edge in self.edges] for parts in groups]
-        return self.scores(np.array(chosen))
+        return self.scores(np.array(chosen, bool).reshape(-1, self.n_edges))
 
     def patch(self) -> np.ndarray:
         """Returns how much each edge adds to the metric, (E, B): exactly, one run for each edge.

@@ -1,10 +1,11 @@
 """The smallest circuit that an exact search finds, and whether a circuit is complete and minimal.
 
-A search starts from the whole network and cuts edges as long as the metric of every prompt stays
-where it was. Single edges go first, from the logits backwards as in ACDC (Conmy et al. 2304.14997);
-then pairs, because two edges that cancel can only go together. What is left has no edge, and within
-the budget no pair, that could go too. It is one of the smallest circuits, not the only one: of two
-heads that do the same thing it keeps one.
+A search starts from the whole network and cuts edges as long as the metric stays where it was: its
+mean absolute change over prompts is small, so changes of single prompts do not offset each other.
+Single edges go first, from the logits backwards as in ACDC (Conmy et al. 2304.14997); then pairs,
+because two edges that cancel can only go together. What is left has no edge, and within the budget
+no pair, that could go too. It is one of the smallest circuits, not the only one: of two heads that
+do the same thing it keeps one.
 """
 
 from collections.abc import Iterable

@@ -19,8 +19,7 @@ LLAMA3_SPLIT = (
 )
 QWEN2_SPLIT = LLAMA3_SPLIT.replace(r"\p{N}{1,3}", r"\p{N}")
 GPT2_RULES = ("default", "gpt-2")
-# Llama 3 takes a word that is a token as it is, also if no merges lead to it, and begins each text
-# with a start token, which most of its files do not say.
+# Llama 3: a word that is a token is not merged from parts, and each text has a start token.
 LLAMA3_RULES = ("llama-bpe", "llama3", "llama-v3")
 # {rule that splits a text, as GGUF files name it: its pattern}
 SPLITS = {**dict.fromkeys(LLAMA3_RULES, LLAMA3_SPLIT), "qwen2": QWEN2_SPLIT}

@@ -60,8 +60,8 @@ def anatomy(
       by_layer: whether each block is also changed alone.
       smallest: whether to search for the smallest set of trained parts and for the smallest network
         that are no worse. The search has the same budget again.
-      during: the number of steps of training at which the parts are measured, to see when each
-        becomes necessary. 0: only at the end.
+      during: the number of steps of training at which the parts are measured, 2 to 40, to see when
+        each becomes necessary. 0: only at the end.
       named: the parts as {name: pattern of modules}, for a network with other names than ours, such
         as {"attention": "att_.*"}. Default: attention, MLP, norms, .. by the names of our modules,
         and each other module alone.

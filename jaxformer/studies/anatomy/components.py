@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from jaxformer.core.text_format import with_error
 from jaxformer.stats.differences import LEVEL
 from jaxformer.stats.multiplicity import benjamini_hochberg
 from jaxformer.studies.anatomy.effects import Effect
@@ -106,7 +107,7 @@ def _sentence(effect: Effect, inside: Inside, largest: Mapping[tuple[str, bool],
     score, _, nats = inside.unit.partition(" (")
     if score == "log probability":
         score += " of the right answer"
-    size = f"{abs(effect.value):.2g} ± {effect.half_width:.1g} {nats.removesuffix(')')}".strip()
+    size = f"{_size(abs(effect.value), effect)} {nats.removesuffix(')')}".strip()
     name = part_name(effect.part)
     known = []
     if effect.part in inside.labels:
@@ -119,8 +120,7 @@ def _sentence(effect: Effect, inside: Inside, largest: Mapping[tuple[str, bool],
     text = f"{name}, {VERBS[effect.method]}, {verb} the {score} by {size}"
     opposite = largest.get((effect.part, effect.value > 0))
     if opposite is not None:
-        opposite_size = f"{opposite.value:+.2g} ± {opposite.half_width:.1g}"
-        text += f"; {opposite.method} has the other sign: {opposite_size}"
+        text += f"; {opposite.method} has the other sign: {_signed(opposite)}"
     return text
 
 
@@ -139,7 +139,7 @@ def _other_methods(
     size = abs(effect.value)
 
     def text(other: Effect) -> str:
-        return f"{other.method} {other.value:+.2g} ± {other.half_width:.1g}"
+        return f"{other.method} {_signed(other)}"
 
     if resampled and patched:
         if all(abs(x.value) + x.half_width < FAR * size for x in (resampled, patched)):
@@ -152,6 +152,14 @@ def _other_methods(
     if zeroed and abs(zeroed.value - effect.value) - zeroed.half_width > max(size, inside.smallest):
         return f"; {text(zeroed)}, because the network relies on its mean"
     return ""
+
+
+def _size(value: float, effect: Effect) -> str:
+    return with_error(value, effect.half_width or None)  # all prompts may be changed equally
+
+
+def _signed(effect: Effect) -> str:
+    return "+" * (effect.value > 0) + _size(effect.value, effect)
 
 
 def part_name(address: str) -> str:

@@ -85,10 +85,16 @@ class Content:
 
     @property
     def undecided(self) -> str:
-        """The line that comes first when nothing was decided about training; "" otherwise."""
+        """The line that comes first where no sentence is about training; "" otherwise."""
         if self.training is None or not self.training.rows or self.decided:
             return ""
         n_rows = len(self.training.rows)
+        # Of what is decided, only "one part alone is not enough" has no sentence of its own.
+        if n_decided := sum(row.outcome != OPEN for row in self.training.rows):
+            return (
+                f"No part that was trained alone is enough: {n_decided} of {n_rows} comparisons "
+                "are decided."
+            )
         return (
             f"Nothing is decided about training yet: {n_rows} of {n_rows} comparisons are open. A "
             "larger budget decides more of them."
@@ -129,7 +135,9 @@ class Content:
                 f"Look at {components.part_name(heads[0]).lower()}: its attention is in "
                 "anatomy.html, and jaxformer.interp.circuits finds the edges that carry the answer."
             )
-        if self.inside is not None and self.inside.networks == 1 and self.training is not None:
+        # Of the network of a run there is one, however many seeds were trained beside it.
+        is_one = self.inside is not None and self.inside.networks == 1
+        if is_one and self.training is not None and self.training.whole.score.n == 1:
             steps.append("With more seeds the trained networks are examined together.")
         return steps
 

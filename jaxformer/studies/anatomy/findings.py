@@ -52,9 +52,13 @@ def with_look_inside(report: Report, study: Study, write_line: Callable[[str], N
         return report
 
 
-def with_moments(report: Report, study: Study, n: int) -> Report:
+def with_moments(report: Report, study: Study, n: int, write_line: Callable[[str], None]) -> Report:
     """Adds the parts of the whole network at n steps of its training, which runs once more."""
-    pairs = specimens.of_study(study).pairs
-    snapshots = (Snapshot(*values) for values in study.snapshots(SNAPSHOTS))
-    model = study.subject.network.model
-    return dataclasses.replace(report, during=during_training(snapshots, model, pairs, n))
+    try:
+        pairs = specimens.of_study(study).pairs
+        snapshots = (Snapshot(*values) for values in study.snapshots(SNAPSHOTS))
+        moments = during_training(snapshots, study.subject.network.model, pairs, n)
+    except UserError as error:
+        write_line(f"note: the network in training was not examined: {error}")
+        return report
+    return dataclasses.replace(report, during=moments)

@@ -19,7 +19,7 @@ from jaxformer.io.checkpoint_reader import array_sha256
 from jaxformer.io.run_folder import config_hash
 from jaxformer.studies.anatomy.pairs import PromptPairs
 
-VERSION = 1  # one more if a method measures something else than before
+VERSION = 2  # one more if a method measures something else than before
 CHANGE = "change"  # the array of a file: what each pair loses, by block and component
 
 

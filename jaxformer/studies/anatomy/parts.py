@@ -92,6 +92,7 @@ def parts_of(params: Mapping[str, Any], by_layer: bool = False) -> list[Part]:
     parts = [part for part in PARTS if _selects(part.pattern, names)]
     if not _selects(r".*/attn/out/.*", names):
         parts = [NO_OUTPUT_KERNEL if part.name == ATTENTION else part for part in parts]
+    parts = [_whole_if_no_output(part, names) if part.name == MLP else part for part in parts]
     covered = {name for part in parts for name in names if _matches(part.pattern, name)}
     # Each module with a parameter outside of these parts is a part of its own.
     modules = dict.fromkeys(
@@ -136,6 +137,16 @@ def _at_layer(part: Part, layer: int) -> Part:
         return f"(?=(.*/)?block_{layer}/)(?:{pattern})" if pattern else ""
 
     return Part(part.name, in_block(part.pattern), in_block(part.zeroed), layer)
+
+
+def _whole_if_no_output(mlp: Part, names: Sequence[str]) -> Part:
+    """The MLP with all parameters of those modules zero that have no output kernel.
+
+    Without it nothing of them would be zero, and "removed" would be "frozen".
+    """
+    modules = {match[1] for name in names if (match := re.fullmatch(r"(.*/mlp)/.*", name))}
+    whole = [m for m in sorted(modules) if not any(name.startswith(f"{m}/out/") for name in names)]
+    return mlp._replace(zeroed="|".join([mlp.zeroed, *(f"{re.escape(m)}/.*" for m in whole)]))
 
 
 def _selects(pattern: str, names: Sequence[str]) -> bool:

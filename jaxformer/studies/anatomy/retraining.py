@@ -64,7 +64,8 @@ def examine_training(
     """
     for method in methods:
         check_choice("method", method, parts.METHODS)
-    check_range("during", during, 0, SNAPSHOTS)
+    if during:  # one step has nothing to be compared with
+        check_range("during", during, 2, SNAPSHOTS)
     check_range("seeds", seeds, 1, 1000)
     if not 0 < margin < 1:
         raise UserError(f"margin must lie between 0 and 1, both excluded, got {margin:g}.")
@@ -152,7 +153,7 @@ def examine_training(
     if stopped:
         return report, stopped
     report = with_look_inside(report, study, write_line)
-    return (with_moments(report, study, during) if during else report), stopped
+    return (with_moments(report, study, during, write_line) if during else report), stopped
 
 
 def eliminations(

@@ -26,6 +26,7 @@ from jaxformer.studies.budget import Spent
 
 MAX_NAME = 100  # letters; longer names of variants are shortened, since files are named for them
 FIRST_FRESH = 1  # seed 0 chooses the candidates
+UNSEARCHED = "everything outside the searched parts"  # which need not cover the network
 
 
 class Step(NamedTuple):
@@ -145,7 +146,13 @@ def search(
             left = steps[-1].parameters / steps[0].parameters
             write_line(f"  {part_text(part)} {method}: {score_text(score)}, {left:.1%} are left")
             break
+    if gone:  # compared seed by seed, so the whole network's score is that of the same seeds
+        whole, seeds = trials.score(WHOLE_NETWORK), [*steps[-1].score.by_seed]
+        if {*seeds} <= {*whole.by_seed}:
+            steps[0] = steps[0]._replace(score=whole.of_seeds(seeds))
     names = tuple(part_text(part) for part in remaining())
+    if method == FROZEN and trials.parameters(parts) > 0:
+        names += (UNSEARCHED,)
     total = study.subject.parameters()
     return Elimination(method, tuple(steps), names, total, is_complete)
 

@@ -5,7 +5,8 @@ although the network needs one of them. For every group the report has the loss 
 parts (mean ablation), and by how much it exceeds the sum of single losses:
 
     above 0    redundancy: the parts replace each other
-    below 0    the parts do one thing, which is lost without any of them
+    below 0    the parts do one thing, which is lost without any of them; a pair that loses less
+               together than one of its parts offsets itself instead, and gets no sentence
 
 Groups are the heads of each block, each block, all heads, all MLPs, and pairs of parts.
 """
@@ -118,13 +119,14 @@ def sentences(
     """Sentences about groups, then about pairs, the largest numbers first.
 
     Args:
-        effects: the decided effects of groups.
+        effects: the decided effects, of groups and of single parts.
         spares: how many parts of a group can go.
         smallest: the loss that counts as none.
         unit: "nats", or "" for differences of logits.
         n_networks: the trainings of the network over which `spares` were combined.
     """
     together = {effect.part: effect for effect in effects if effect.method == TOGETHER}
+    alone = {part_phrase(e.part): e.value for e in effects if e.method == "mean ablation"}
     stated = _worth_saying(spares)
     texts = [_in_each(spare.sentence, n_networks) for spare in stated]
     said = {spare.name for spare in stated}  # more exactly than a sum can
@@ -137,9 +139,12 @@ def sentences(
             continue
         if group == groups.ALL_HEADS and (texts or found[True]):
             continue
-        if all(_is_beyond(x, smallest) for x in (effect, together.get(group))):
+        whole = together.get(group)
+        if whole is None or whole.value <= 0 or _explains(effect, whole, alone, smallest):
+            continue  # neither do they replace each other, nor do they work for one thing
+        if all(_is_beyond(x, smallest) for x in (effect, whole)):
             said.add(group)
-            found[" and " in group].append(_sentence(effect, together[group], unit))
+            found[" and " in group].append(_sentence(effect, whole, unit))
     return [*texts, *found[False]][:MAX_SENTENCES] + found[True][:MAX_SENTENCES]
 
 
@@ -150,8 +155,28 @@ def _worth_saying(spares: Sequence[Spare]) -> list[Spare]:
     return of_blocks or useful
 
 
-def _is_beyond(effect: Effect | None, smallest: float) -> bool:
-    return effect is not None and abs(effect.value) - effect.half_width > smallest
+def _is_beyond(effect: Effect, smallest: float) -> bool:
+    return abs(effect.value) - effect.half_width > smallest
+
+
+def _explains(surplus: Effect, together: Effect, alone: Mapping[str, float], small: float) -> bool:
+    """Whether one part of a pair explains its numbers, so that the two do nothing together.
+
+    If the pair is missed less than one part, the other takes back what that one writes. If the sum
+    is small because the other works against the answer, nothing replaces anything.
+
+    Args:
+        surplus, together: the effects of the pair; of other groups nothing is known part by part.
+        alone: {part as in a sentence: what the score loses without it}, as far as it is decided.
+        small: the loss that counts as none.
+    """
+    if " and " not in surplus.part:
+        return False
+    largest = max(alone.get(part, 0.0) for part in surplus.part.split(" and "))
+    if surplus.value > 0:
+        return together.value < largest + small
+    mean = (together.value - surplus.value) / 2
+    return together.value + together.half_width < max(largest, mean)
 
 
 def _sentence(surplus: Effect, together: Effect, unit: str) -> str:

@@ -183,10 +183,12 @@ class Trainer:
 def is_change(network: Network, variant: Variant) -> bool:
     """Returns whether a variant differs from the network and still trains a parameter.
 
-    If the run itself freezes a part, the variant that freezes this part changes nothing.
+    If the run itself freezes a part, the variant that freezes this part changes nothing. A removal
+    that makes no parameter zero removes nothing: it would freeze the part at random values.
     """
     names = paths.flatten(network.shapes)
     trained = {name for name in names if network.partition.label(name) != FROZEN}
     still_trained = {name for name in trained if variant.is_updated(name)}
     has_zeros = any(map(variant.is_zero, names))
-    return bool(still_trained) and (still_trained != trained or has_zeros)
+    is_removal = bool(variant.zeroed)
+    return bool(still_trained) and (has_zeros if is_removal else still_trained != trained)

@@ -6,11 +6,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jaxformer.core.errors import UserError, check_range
 from jaxformer.core.settings import DataSettings, TrainSettings
 from jaxformer.io.run_folder import config_hash
 from jaxformer.loading import load
+from jaxformer.models.pretrained.text import Text
 from jaxformer.models.pretrained_init import from_params
+from jaxformer.models.words import attached
 from jaxformer.runtime.progress import Interrupt
 from jaxformer.studies.anatomy.judge import MARGIN, SEEDS_AT_LOOK
 from jaxformer.studies.anatomy.store import Store
@@ -42,6 +46,7 @@ from jaxformer.training.arguments import check_fits
 BUDGET_SECONDS = 600.0
 STEPS, BATCH_SIZE, WINDOW = 50, 4, 128
 TEST_TEXTS, VALIDATION_TEXTS = 64, 32
+TOKENS_COMPARED = 1000  # of a text, with the pieces of the model's tokenizer
 LOSS_CHUNK = 128  # positions whose logits are in memory at a time
 # The learning rates that each kind of update tries, each about three times the one before.
 FULL_RATES, ADAPTER_RATES, VECTOR_RATES = (3e-5, 1e-4, 3e-4), (1e-3, 3e-3, 1e-2), (3e-3, 1e-2, 3e-2)
@@ -113,6 +118,8 @@ def study_finetuning(
         "weight_decay": WEIGHT_DECAY,
         "data": asdict(data),
     }
+    if task.prepared.start >= 0:  # texts of other tokenizers keep the names of older folders
+        identity["start"] = task.prepared.start
     members = folder and folder / f"members-{config_hash(identity)[:12]}"
     study = Study(
         Trainer(model, params, task, updates, data, settings),
@@ -188,7 +195,26 @@ def text_of(model: Any, tokens: str, window: int) -> NextToken:
             f"model {known:,}: prepare it with the model's tokenizer, jaxformer prepare "
             "text:FILE --tokenizer=MODEL --out=DIR."
         )
+    check_tokenizer(model, task)
     return NextToken(tokens=tokens, window=window, vocab=known if wanted < known else 0)
+
+
+def check_tokenizer(model: Any, task: NextToken) -> None:
+    """Raises UserError if the tokens of a text are other pieces of text for the model."""
+    words, prepared = attached(model), task.prepared
+    if not isinstance(words, Text):
+        return
+    first, stop = prepared.part("train")[:2]
+    tokens = np.unique(prepared.tokens(first, min(stop, first + TOKENS_COMPARED))).tolist()
+    ours, theirs = words.tokenizer.decode, prepared.tokenizer.decode
+    # Two files of one tokenizer may differ in spaces; another tokenizer shares almost nothing.
+    equal = sum(ours([token]).strip() == theirs([token]).strip() for token in tokens)
+    if 2 * equal < len(tokens):
+        raise UserError(
+            f"the text {task.tokens or 'of the packaged chain'} has the tokens of another "
+            "tokenizer than the model's: prepare it with the model's, jaxformer prepare "
+            "text:FILE --tokenizer=MODEL --out=DIR."
+        )
 
 
 def loss_chunk(model: Any) -> int:

@@ -4,6 +4,7 @@ A difference counts if its 95 % interval excludes zero (jaxformer/stats/differen
 `jaxformer litmus --help` describes the rule in full.
 """
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from jaxformer.studies.litmus import sentences
 CANNOT_TELL, NOT_NEEDED, HELPS, NEEDED = "cannot be told", "not needed", "helps", "needed"
 # {outcome: verdict}. An outcome is a key of `sentences.LITMUS`, which has a sentence for each.
 VERDICTS = {
+    "no interval": CANNOT_TELL,
     "at chance": CANNOT_TELL,
     "wide errors": CANNOT_TELL,
     "not needed": NOT_NEEDED,
@@ -87,12 +89,14 @@ def judge(name: str, trained: Mapping[str, Trained], trivial: str, value: float)
 def judge_accuracies(accuracies: Mapping[str, Number], chance: Number) -> str:
     """Returns the outcome, a key of `sentences.LITMUS`."""
     standard, mixit = accuracies["standard"], accuracies["mixit"]
+    if math.isinf(difference(standard, chance).half):
+        return "no interval"
     if not is_above(standard, chance):
         return "at chance"
+    # An interval wider than this could hide that a variant has lost half of the lead over chance.
+    half_lead = (standard.mean - chance.mean) / 2
     mixit_beats_chance = is_above(mixit, chance)
     if not is_above(standard, mixit):
-        # An interval wider than this could hide that mixit has lost half of the lead over chance.
-        half_lead = (standard.mean - chance.mean) / 2
         if difference(standard, mixit).half > half_lead:
             return "wide errors"
         if mixit_beats_chance:
@@ -102,7 +106,8 @@ def judge_accuracies(accuracies: Mapping[str, Number], chance: Number) -> str:
     if (frozen := accuracies.get("frozen_qk")) is None:
         return "needed"
     if not is_above(standard, frozen):
-        return "needed, random is enough"
+        is_wide = difference(standard, frozen).half > half_lead
+        return "needed" if is_wide else "needed, random is enough"
     return "needed, random helps" if is_above(frozen, chance) else "needed, must be learned"
 
 

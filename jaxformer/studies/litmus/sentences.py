@@ -1,5 +1,6 @@
 """The sentence that states the verdict of a litmus test with its numbers."""
 
+import math
 from collections.abc import Mapping
 
 from jaxformer.core.text_format import counted
@@ -10,6 +11,8 @@ from jaxformer.studies.variants import label
 # verdicts.
 NEEDED = "{task} needs attention that looks at the content"
 LITMUS = {
+    "no interval": "{task} cannot be told: Standard has no interval, which takes two seeds or more "
+    "and none that diverged",
     "at chance": "{task} cannot be told at this scale: Standard does not beat the trivial "
     "predictor ({guess})",
     "wide errors": "{task} cannot be told: the error bars hide a difference; take more seeds",
@@ -46,9 +49,14 @@ def litmus(
     way = 100 * (accuracies["mixit"].mean - chance) / lead if lead else 0.0
     sentence = LITMUS[outcome].format(task=task, guess=guess, way=way)
     scores = ", ".join(
-        f"{label(variant)} {100 * score.mean:.1f} ± {100 * score.error:.1f} %"
+        f"{label(variant)} {100 * score.mean:.1f}{_error(score)} %"
         for variant, score in accuracies.items()
     )
     untuned = "" if tuned else "; one learning rate each"
     seeds_text = counted(seeds, "seed")
     return f"{sentence} ({scores}; {guess} {100 * chance:.1f} %; {seeds_text}{untuned})."
+
+
+def _error(score: Number) -> str:
+    """The standard error in percent; "" if it is unknown, as that of a single seed is."""
+    return f" ± {100 * score.error:.1f}" if math.isfinite(score.error) else ""

@@ -4,12 +4,15 @@ import functools
 import math
 import timeit
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
 from jax.interpreters.partial_eval import dce_jaxpr
+
+Clock = Callable[[], float]
 
 
 def matmul_flops(function: Any, *arguments: Any) -> float:
@@ -65,16 +68,23 @@ def inner_programs(equation: Any) -> list[jex.Jaxpr]:
 
 
 @functools.lru_cache
-def matmul_rate(dtype: Any = float) -> float:
-    """Returns the FLOPs per second of a large matrix product on one device."""
+def matmul_rate(dtype: Any = float, timer: Clock = timeit.default_timer) -> float:
+    """Returns the FLOPs per second of a large matrix product on one device.
+
+    Args:
+      dtype: the type of the product's factors and of its result.
+      timer: with `time.process_time` the rate of one thread, also on a busy machine.
+    """
     n = 1024 if jax.local_devices()[0].platform == "cpu" else 8192
     x = jnp.ones((n, n), dtype)
-    return 2 * n**3 / best_seconds(jax.jit(lambda x: x @ x), x)
+    return 2 * n**3 / best_seconds(jax.jit(lambda x: x @ x), x, timer=timer)
 
 
-def best_seconds(function: Any, *arguments: Any) -> float:
+def best_seconds(function: Any, *arguments: Any, timer: Clock = timeit.default_timer) -> float:
     """Returns the shortest time of three calls of a compiled function."""
-    jax.block_until_ready(function(*arguments))
-    return min(
-        timeit.repeat(lambda: jax.block_until_ready(function(*arguments)), number=1, repeat=3)
-    )
+
+    def call() -> None:
+        jax.block_until_ready(function(*arguments))
+
+    call()
+    return min(timeit.repeat(call, timer=timer, number=1, repeat=3))

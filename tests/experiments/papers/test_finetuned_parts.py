@@ -6,6 +6,7 @@ import pytest
 from experiments.ledger import rules
 from experiments.papers import PAPERS
 from experiments.papers.associations import claims_finetuning, finetuned_parts
+from jaxformer.core.errors import UserError
 from jaxformer.stats.differences import Number
 from jaxformer.studies.finetuning import judge
 from jaxformer.studies.finetuning.judge import Cell
@@ -56,6 +57,13 @@ def findings(mlp, attention, queries_keys, everything=0.99):
 )
 def test_the_rules_reject_alternatives(shares, verdicts):
     assert findings(*shares) == verdicts
+
+
+def test_a_share_of_a_loss_is_a_one_line_error():
+    """Training everything makes the model worse if the learning rate is too high."""
+    table = judge.judged(HARDNESS, cell(FULL, -0.5), [cell(Update("MLP", "", 4), 0.6)], margin=0.05)
+    with pytest.raises(UserError, match=r"gains -0\.10\d bits per byte.*lower figure\.rates"):
+        finetuned_parts.outcome(table)
 
 
 def test_the_rows_are_questions_of_our_own():

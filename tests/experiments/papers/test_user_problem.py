@@ -126,7 +126,7 @@ def test_a_figure_that_draws_its_own_data_refuses_a_file(job, saved, tmp_path, c
     assert "paths_order_parameter" in error
 
 
-@pytest.mark.parametrize("seeds", [1, 3])
+@pytest.mark.parametrize("seeds", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_file_is_one_data_set_whatever_the_seeds(seeds, saved):
     """The numbers are those of one problem and have no error bar."""
     one_path = {"attentioned": XI[:, :1], "heads": np.array([1, 1]), "labels": Y}
