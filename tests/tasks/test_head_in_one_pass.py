@@ -64,7 +64,7 @@ def test_loss_and_gradients_are_those_of_all_logits(weights, chunk):
 
 @pytest.mark.parametrize("ignored", [-100, V])
 def test_positions_with_the_weight_0_may_have_targets_without_a_logit(ignored):
-    """As in data of transformers, where -100 is left out; the loss was nan."""
+    """Data of transformers mark what is left out by -100; the loss was nan."""
     weights = WEIGHTS["some masked"]
     marked = Batch(TARGETS, jnp.where(weights > 0, TARGETS, ignored), weights)
     for kind in (one_pass, lambda h, kernel, batch, chunk: loss_of(h @ kernel, batch)):
