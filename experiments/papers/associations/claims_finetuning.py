@@ -50,7 +50,10 @@ def item_of(model: str, arguments: str, text: str, known: str) -> Item:
 
 
 PLAYS = "the gain of everything by rank 4 on another text, plays, and nothing about a part"
-SMOLLM2 = "the numbers of SmolLM2, for which the rules were made, and none of this model"
+SMOLLM2 = (
+    "the numbers of SmolLM2, for which the rules were made. Of this model we had seen, on plays, "
+    "that everything by rank 4 gains as much as the full update, both with these rates"
+)
 
 ITEMS = (
     item_of("SmolLM2", "text=bible", "the King James text", PLAYS),
