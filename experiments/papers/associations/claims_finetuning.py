@@ -58,6 +58,5 @@ SMOLLM2 = (
 ITEMS = (
     item_of("SmolLM2", "text=bible", "the King James text", PLAYS),
     item_of("SmolLM2", "text=reviews", "film reviews", PLAYS),
-    item_of("Gemma 3 270M", "text=bible,model=gemma3", "the King James text", SMOLLM2),
     item_of("Gemma 3 270M", "text=reviews,model=gemma3", "film reviews", SMOLLM2),
 )
