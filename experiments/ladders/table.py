@@ -21,6 +21,7 @@ COLUMNS = (
     "next size costs",
 )
 MOST_DECIMALS = 5
+TOO_FEW = "fewer than three sizes"
 
 
 def row(judged: Judged) -> tuple[str, ...]:
@@ -63,15 +64,16 @@ def by_progress(all_judged: Sequence[Judged]) -> list[Judged]:
 
 def verdict(judged: Judged) -> str:
     """The verdict, which can change as long as sizes are missing."""
-    is_open = judged.verdict == NOT_RUN or judged.is_complete
-    return judged.verdict if is_open else f"so far: {judged.verdict}"
+    if judged.verdict == NOT_RUN:
+        return TOO_FEW if any(m.counts for m in judged.measured) else NOT_RUN
+    return judged.verdict if judged.is_complete else f"so far: {judged.verdict}"
 
 
 def sentence(judged: Judged) -> str:
     """The prediction at the paper's size, marked as an extrapolation where it is one."""
     ladder = judged.ladder
     if judged.predicted is None or ladder.paper_size is None:
-        return f"{ladder.quantity}: fewer than three sizes are done"
+        return f"{ladder.quantity}: {TOO_FEW}"
     sizes = [m.rung.size for m in judged.measured if m.counts and not m.rung.on_card]
     factor = max(ladder.paper_size / sizes[-1], sizes[0] / ladder.paper_size)
     where = f", an extrapolation by a factor of {factor:.3g}" if factor > 1 else ""
