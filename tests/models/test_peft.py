@@ -168,6 +168,14 @@ EMPTY = np.zeros(0)
         ({}, {"base_model.model.x.lora_magnitude_vector": np.ones(3)}, "is no lora_A or lora_B of"),
         (
             {},
+            {
+                f"base_model.model.model.layers.0.mlp.experts.lora_{x}.weight": np.ones((2, 2))
+                for x in "AB"
+            },
+            "mlp.experts, where peft joins all experts into one adapter, which is not supported",
+        ),
+        (
+            {},
             {f"base_model.model.head.lora_{x}.weight": np.ones((2, 2)) for x in "AB"},
             "adapts head, which is no linear map of a llama model: is it the adapter of another",
         ),

@@ -79,6 +79,11 @@ def load_adapter(
         if entry.parameters[0].endswith(f"/{KERNEL}") and entry.layout != "stacked"
     }
     for module, (a, b) in _pairs(file).items():
+        if module.removesuffix(".base_layer").endswith(".experts"):
+            raise UserError(
+                f"{file.path} adapts {module}, where peft joins all experts into one adapter, "
+                "which is not supported: merge it in peft (merge_and_unload), then load the model."
+            )
         if module not in entries:
             raise UserError(
                 f"{file.path} adapts {module}, which is no linear map of a {model.spec.family} "
