@@ -12,6 +12,7 @@ small  8 steps of 2 x 64 tokens, 3 seeds,          10 CPU minutes  SmolLM2: rank
                                                                    queries, keys: .33; .29,
                                                                    attention: 1.04; .77,
                                                                    MLPs: 1.18; 1.06
+                                                                   gemma3, reviews: .53; .97; 1.06
                                                                    gemma3, bible: an error, because
                                                                    training everything gains nothing
 paper  the same as small                           10 CPU minutes  the same
