@@ -79,7 +79,7 @@ class Tokens:
 
         It is not in the files.
         """
-        # Few tokenizers have one, and most are read faster as text than as a tokenizer.
+        # Most tokenizers have none, and a search in the file shows it without loading them.
         settings = (self.folder / "tokenizer.json").read_text(encoding="utf-8")
         return self.tokenizer.start if ADDS_TOKENS.search(settings) else -1
 

@@ -1,6 +1,8 @@
 """The judge of an anatomy report and its sentences, on planted numbers."""
 
 import math
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.stats.differences import Number, difference
-from jaxformer.studies.anatomy import judge, parts, sentences
+from jaxformer.studies.anatomy import judge, parts, retraining, sentences
 from jaxformer.studies.anatomy.judge import NO_WORSE, OPEN, WORSE, Cell
 from jaxformer.studies.anatomy.parts import FIXED_MIXING, FROZEN, METHODS, ONLY, REMOVED, Variant
 
@@ -171,3 +173,10 @@ def test_a_removed_mlp_without_an_output_kernel_is_zero_as_a_whole():
         *("block_0/mlp/out/kernel", "block_1/mlp/in/kernel"),
         *("block_2/mlp/down/kernel", "block_2/mlp/up/kernel"),
     ]
+
+    def folder(shapes):
+        subject = SimpleNamespace(hash="0" * 12, network=SimpleNamespace(shapes=shapes))
+        return retraining.members_folder(Path("runs"), subject).name
+
+    ours = {"block_0": params["block_0"]}
+    assert folder(ours) == "members-000000000000" != folder(params)

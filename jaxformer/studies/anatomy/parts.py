@@ -149,6 +149,11 @@ def _whole_if_no_output(mlp: Part, names: Sequence[str]) -> Part:
     return mlp._replace(zeroed="|".join([mlp.zeroed, *(f"{re.escape(m)}/.*" for m in whole)]))
 
 
+def zeroed_as_a_whole(params: Mapping[str, Any]) -> dict[str, str]:
+    """{MLP: what is zero when it is removed} if some MLP has no output kernel; else {}."""
+    return {p.name: p.zeroed for p in parts_of(params) if p.name == MLP and p not in PARTS}
+
+
 def _selects(pattern: str, names: Sequence[str]) -> bool:
     return any(_matches(pattern, name) for name in names)
 

@@ -192,7 +192,9 @@ def plan_line(subject: Subject, study: Study, budget: float) -> str:
 
 def members_folder(folder: Path, subject: Subject, named: GivenParts | None = None) -> Path:
     """Returns the folder of the trained members of a subject, whose files have names of parts."""
-    parts_hash = "" if named is None else f"-{config_hash(dict(named))[:12]}"
+    # Older versions stored a removed MLP under the same name although nothing of it was zero.
+    special = parts.zeroed_as_a_whole(subject.network.shapes) if named is None else dict(named)
+    parts_hash = f"-{config_hash(special)[:12]}" if special or named is not None else ""
     return folder / f"members-{subject.hash[:12]}{parts_hash}"
 
 

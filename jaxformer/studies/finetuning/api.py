@@ -46,6 +46,10 @@ from jaxformer.training.arguments import check_fits
 BUDGET_SECONDS = 600.0
 STEPS, BATCH_SIZE, WINDOW = 50, 4, 128
 TEST_TEXTS, VALIDATION_TEXTS = 64, 32
+PREPARE = (
+    "prepare it with the model's tokenizer, "
+    "jaxformer prepare text:FILE --tokenizer=MODEL --out=DIR."
+)
 TOKENS_COMPARED = 1000  # of a text, with the pieces of the model's tokenizer
 LOSS_CHUNK = 128  # positions whose logits are in memory at a time
 # The learning rates that each kind of update tries, each about three times the one before.
@@ -192,8 +196,7 @@ def text_of(model: Any, tokens: str, window: int) -> NextToken:
     if wanted > known:
         raise UserError(
             f"the text {tokens or 'of the packaged chain'} has {wanted:,} kinds of tokens and the "
-            f"model {known:,}: prepare it with the model's tokenizer, jaxformer prepare "
-            "text:FILE --tokenizer=MODEL --out=DIR."
+            f"model {known:,}: {PREPARE}"
         )
     check_tokenizer(model, task)
     return NextToken(tokens=tokens, window=window, vocab=known if wanted < known else 0)
@@ -212,8 +215,7 @@ def check_tokenizer(model: Any, task: NextToken) -> None:
     if 2 * equal < len(tokens):
         raise UserError(
             f"the text {task.tokens or 'of the packaged chain'} has the tokens of another "
-            "tokenizer than the model's: prepare it with the model's, jaxformer prepare "
-            "text:FILE --tokenizer=MODEL --out=DIR."
+            f"tokenizer than the model's: {PREPARE}"
         )
 
 
