@@ -44,6 +44,7 @@ def test_a_reader_changes_no_file_and_creates_none(tmp_path):
     assert not (tmp_path / "nothing").exists()
 
 
+@pytest.mark.slow
 def test_a_reader_during_saves_sees_only_whole_steps_and_harms_none(tmp_path):
     folder, ended, seen = tmp_path / "ckpt", threading.Event(), []
 

@@ -28,6 +28,7 @@ def distances(positions):
     return np.log(norm(off_mean) / norm(x_LxTxN))
 
 
+@pytest.mark.slow
 def test_ranks_collapse_doubly_exponentially_only_without_rotary_positions():
     """arXiv 2103.03404: without skips and MLPs the distance d becomes about d^3 in a layer."""
     without, rotary = distances("none"), distances("rotary")

@@ -247,6 +247,7 @@ print(json.dumps(result.as_json()))
 """
 
 
+@pytest.mark.slow
 def test_eight_virtual_devices_exchange_what_the_mesh_says():
     target = targets.parse_target("cpu:8")
     environment = {**os.environ, **target.environment(), "PYTHONPATH": str(ROOT)}

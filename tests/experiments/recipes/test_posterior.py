@@ -41,6 +41,7 @@ def test_a_finished_run_has_a_complete_result(finished):
     assert not (finished / "state.npz").exists() and not (finished / "draws").exists()
 
 
+@pytest.mark.slow
 def test_sampling_continues_until_the_effective_sample_size_is_reached(finished, tmp_path, capsys):
     arguments = instead(
         TINY, "--config.posterior.least_ess=100", "--config.posterior.most_draws=1000"

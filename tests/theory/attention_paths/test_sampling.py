@@ -206,6 +206,7 @@ def test_reconstruction_at_any_heads_widths_and_rank():
     )
 
 
+@pytest.mark.slow
 def test_singular_posterior_against_importance_sampling(fast):
     """N = 2 with four paths. NumPy draws weights from the prior and weighs them by the data.
 
