@@ -1,15 +1,17 @@
 """Phases of a run: each trains by its own partition, and ends at a step."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import optax
 
-from jaxformer.core import sharding
+from jaxformer.core import adapters, sharding
 from jaxformer.core.errors import UserError
 from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.io.checkpoint_writer import flatten_state, unflatten_state
 from jaxformer.training.setup import Setup, with_adapters
+from jaxformer.training.shapes import shapes_of
 from jaxformer.training.step import TrainState
 
 
@@ -28,18 +30,26 @@ def make_phases(
 ) -> list[Phase]:
     """Returns one phase for the rules of `first` and one for each entry of `unfreeze`.
 
+    A model has the adapters of all phases from the start. One that a later phase adds is frozen
+    until then, whatever the rules of the earlier phases, such as (".*", "train").
+
     Args:
       first: the setup of the first phase.
       steps: steps of the whole run.
       unfreeze: (step, rules) in increasing order; from this step on the rules hold.
       optimizer: returns the optimizer of a partition.
     """
-    later = [(step, Partition(rules)) for step, rules in unfreeze]
-    if later:
-        first = with_adapters(first, [first.partition, *(partition for _, partition in later)])
+    unfreeze = [*unfreeze]
+    begins = [step for step, _ in unfreeze]
+    partitions = [first.partition, *(Partition(rules) for _, rules in unfreeze)]
+    if begins:
+        first = with_adapters(first, partitions)
+        partitions = _with_adapters_frozen_until_added(first, partitions)
+        if partitions[0] is not first.partition:
+            first = first._replace(partition=partitions[0], tx=optimizer(partitions[0]))
         first.partition.labels(first.shapes())  # a later phase may have added parameters
     phases, setup, begin = [], first, 0
-    for step, partition in later:
+    for step, partition in zip(begins, partitions[1:], strict=True):
         if not begin < step < steps:
             raise UserError(
                 f"unfreeze steps must increase between 0 and train.steps = {steps}, "
@@ -52,6 +62,22 @@ def make_phases(
             raise UserError(f"the unfreeze rules of step {step} change nothing: {counts}.")
         begin = step
     return [*phases, Phase(steps, setup)]
+
+
+def _with_adapters_frozen_until_added(setup: Setup, partitions: list[Partition]) -> list[Partition]:
+    """Returns the partitions of the phases, which train no adapter that only a later one adds."""
+    shapes, added, changed = shapes_of(setup.model, setup.task), set(), []
+    for partition in partitions:
+        added |= partition.adapters(shapes).keys()
+        early = [
+            re.escape(adapters.beside(kernel, ""))
+            for kernel, _ in setup.loras
+            if kernel not in added
+            and partition.label(adapters.beside(kernel, adapters.LORA_A)) != FROZEN
+        ]
+        rule = (f"({'|'.join(early)})lora_[ab]", FROZEN)
+        changed.append(Partition((rule, *partition.rules)) if early else partition)
+    return changed
 
 
 def trained_share(phases: Sequence[Phase], steps: int) -> float:

@@ -4,6 +4,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import jaxformer
@@ -12,11 +13,16 @@ from jaxformer.core import optim, paths
 from jaxformer.core.adapters import Lora
 from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
+from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.models.decoder import decoder
 from jaxformer.models.pretrained import tiny
 from jaxformer.models.pretrained_init import from_params
 from jaxformer.models.recall import recall
 from jaxformer.tasks.retrieval import Retrieval
+from jaxformer.tasks.source import make_source
+from jaxformer.training.phases import make_phases
+from jaxformer.training.population import population
+from jaxformer.training.setup import make_setup
 from tests.core.test_sharding import on_eight_devices
 
 TASK = Retrieval(max_pairs=2, vocab=8)
@@ -117,6 +123,33 @@ def test_a_later_phase_may_add_the_label():
         TASK, build(), rules, steps=4, unfreeze=[(2, later)], learning_rate=1e-2, **QUICK
     )
     assert np.abs(run.params["block_0"]["attn"]["query"]["lora_b"]).max() > 0
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "frozen"),
+    [
+        (((".*", "train"),), ONLY_LORA, ["query", "value"]),
+        (((".*/query/kernel", "lora(2)"), (".*", "train")), ONLY_LORA, ["value"]),
+        (ONLY_LORA, ((".*", "train"),), []),  # from then on the kernels are trained too
+        (((".*norm/scale", "train"), (".*", "frozen")), ONLY_LORA, ["query", "value"]),
+    ],
+)
+def test_an_adapter_does_not_train_before_the_phase_that_adds_it(first, later, frozen):
+    setup = make_setup(
+        TASK,
+        build(),
+        Partition(first),
+        optax.sgd(0.1),
+        make_source(TASK, DataSettings(), 8),
+        population(0, 1, (1e-2,)),
+        TrainSettings(8),
+        DeviceSettings(),
+    )
+    begin, end = make_phases(setup, 4, [(2, later)], lambda partition: optax.sgd(0.1))
+    for name in ("query", "value"):
+        is_frozen = begin.setup.partition.label(f"block_1/attn/{name}/lora_a") == "frozen"
+        assert is_frozen == (name in frozen), name
+    assert end.setup.partition.rules == later
 
 
 def test_phases_with_different_ranks_are_refused():
