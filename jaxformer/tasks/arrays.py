@@ -105,6 +105,7 @@ class Arrays(DiskTask):
             "scored": int((weights_NxT > 0).sum(1).max()),
             "examples": tuple(int((part_N == part).sum()) for part in PARTS.values()),
             "_rows_of": {part: rows[part_N == part] for part in PARTS.values()},
+            "_is_split_by_hash": parts is None,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -140,6 +141,12 @@ class Arrays(DiskTask):
     def rows(self, part: int, index_B: np.ndarray, shift_B: np.ndarray) -> np.ndarray:
         del shift_B  # a row is one example in every epoch
         return self._rows_of[part][index_B]  # type: ignore[attr-defined]
+
+    def unseen(self, batch: Batch, index_N: np.ndarray) -> np.ndarray | None:
+        if self._is_split_by_hash:  # type: ignore[attr-defined]
+            return None  # equal inputs are in one part
+        train_NxT = self._rows_of[TRAIN][index_N, : self.tokens]  # type: ignore[attr-defined]
+        return ~np.isin(_hashes(np.asarray(batch.inputs)), _hashes(train_NxT))
 
     def batch(self, rows_BxR: jax.Array, keys_B: jax.Array) -> Batch:
         del keys_B

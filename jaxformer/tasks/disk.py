@@ -52,6 +52,14 @@ class DiskTask(Task):
     def batch(self, rows_BxR: jax.Array, keys_B: jax.Array) -> Batch:
         """Returns the examples of rows. Called inside jit; keys_B serve random masking."""
 
+    def unseen(self, batch: Batch, index_N: np.ndarray) -> np.ndarray | None:
+        """Returns (B,) booleans: True for examples that are not among these training rows.
+
+        None if the parts are disjoint, as those of a prepared text.
+        """
+        del batch, index_N
+        return None
+
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         raise UserError(f"{type(self).__name__} reads its examples from disk; see tasks/disk.py.")
 
@@ -97,20 +105,30 @@ class OnDisk:
         """Returns the training batch of a step from its rows. It may be called inside jit."""
         return self.task.batch(rows_BxR, _example_keys(member_key, step, self.batch_size))
 
-    def unseen(self, member_key: jax.Array, batch: Batch) -> None:
-        """Returns None: the parts of a file are disjoint, so all held-out examples are unseen."""
+    def unseen(self, member_key: jax.Array, batch: Batch) -> jax.Array | None:
+        """Returns (B,) booleans: True for examples that training does not contain; None if all."""
+        del member_key  # all members train on the same rows
+        unseen_B = self.task.unseen(batch, self._training_rows(np.arange(self._n_training)))
+        return None if unseen_B is None else jnp.asarray(unseen_B)
 
     def read(self, order: "Order", steps: range, examples: slice = slice(None)) -> np.ndarray:
         """Returns the rows of these examples of the batches of some steps, (steps, B, R)."""
-        n = self.task.count(TRAIN)
-        size = min(self.train_size or n, n)
         visits = (  # (steps, B)
             np.arange(self.batch_size)[None, examples] + self.batch_size * np.array(steps)[:, None]
         )
-        index, shift = order.visit(visits.ravel(), size)
-        # A smaller training set consists of evenly spaced rows of the part.
-        rows = self.task.rows(TRAIN, index * n // size, shift)
+        index, shift = order.visit(visits.ravel(), self._n_training)
+        rows = self.task.rows(TRAIN, self._training_rows(index), shift)
         return rows.reshape(*visits.shape, *rows.shape[1:])
+
+    @property
+    def _n_training(self) -> int:
+        """The number of rows of the training set."""
+        n = self.task.count(TRAIN)
+        return min(self.train_size or n, n)
+
+    def _training_rows(self, index: np.ndarray) -> np.ndarray:
+        """The rows of these examples: a smaller training set has evenly spaced rows of the part."""
+        return index * self.task.count(TRAIN) // self._n_training
 
     def _spaced_examples(self, part: int, max_rows: int) -> Batch:
         """Returns the examples of evenly spaced rows of a part."""

@@ -130,6 +130,12 @@ def _doubts(name: str, data: Data, sets: HeldOut) -> list[str]:
         lines.append(
             f"{name} has few examples; different ones are only {', '.join(counts.values())}."
         )
+    unseen_B = data.unseen(data.key, sets.test) if isinstance(data, OnDisk) else None
+    if unseen_B is not None and (n_seen := int((~unseen_B).sum())):
+        lines.append(
+            f"{n_seen:,} of {len(unseen_B):,} test examples have inputs of training examples: the "
+            'scores with "_unseen" leave them out.'
+        )
     taken = data.rejected_share if isinstance(data, Source) else 0.0
     if taken > FULL:
         held = f"{100 * taken:.0f} %" if taken < 1 else "all"

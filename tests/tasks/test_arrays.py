@@ -131,6 +131,28 @@ def test_a_frozen_part_is_compared_on_own_arrays_and_the_run_resumes_only_with_t
         jaxformer.train(Arrays(on_disk, ANSWERS), model, rules, **options)
 
 
+def test_test_examples_that_are_training_examples_too_are_said_and_scored_apart(capsys):
+    inputs, answers = np.concatenate([INPUTS, INPUTS[:30]]), np.concatenate([ANSWERS, ANSWERS[:30]])
+    parts = np.repeat(["train", "validation", "test"], [300, 50, 80])
+    in_training = {tuple(x) for x in INPUTS[:300]}
+    unseen = np.array([tuple(x) not in in_training for x in inputs[350:]])
+    assert 30 <= (~unseen).sum() < 80
+    task = Arrays(inputs, answers, parts=parts)
+    data = make_source(task, DataSettings(), 8)
+    np.testing.assert_array_equal(data.unseen(jax.random.key(0), data.heldout().test), unseen)
+    model = decoder(**task.sizes, width=8, layers=1, heads=1, mlp_width=8)
+    run = jaxformer.train(task, model, steps=2, batch_size=8, warmup=0, progress=False)
+    n_right = run.result.metrics["accuracy_unseen"].mean * unseen.sum()
+    assert n_right == pytest.approx(round(n_right), abs=1e-4)
+    error = capsys.readouterr().err
+    assert f"{(~unseen).sum()} of 80 test examples have inputs of training examples" in error
+    # Of a training set of ten rows fewer are known.
+    small = make_source(task, DataSettings(train_size=10), 8)
+    assert small.unseen(jax.random.key(0), data.heldout().test).sum() > unseen.sum()
+    by_hash = make_source(Arrays(inputs, answers), DataSettings(), 8)
+    assert by_hash.unseen(jax.random.key(0), data.heldout().test) is None
+
+
 def test_arrays_that_change_later_do_not_change_the_task():
     inputs = INPUTS.copy()
     task = Arrays(inputs, ANSWERS)
