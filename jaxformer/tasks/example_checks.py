@@ -51,6 +51,28 @@ def check_set(task: Task, batch: Batch, where: str) -> None:
         )
 
 
+def check_answers_are_hidden(task: Task, batch: Batch, causal: bool) -> None:
+    """Raises a UserError if every answer is the next token, and the model attends to it.
+
+    Such a model copies its answers: it scores well and has learned nothing.
+
+    Args:
+        task: the task that drew the batch.
+        batch: arrays with a leading axis of examples.
+        causal: whether the model's tokens attend to earlier tokens only.
+    """
+    inputs, targets, weights = (np.asarray(x) for x in batch)
+    if causal or not task.vocab_size or targets.shape != inputs.shape:
+        return
+    is_scored = weights[:, :-1] > 0
+    if is_scored.any() and (targets[:, :-1] == inputs[:, 1:])[is_scored].all():
+        raise UserError(
+            f"{type(task).__name__} asks for the next token, and this model attends to later "
+            "tokens, so that it would copy its answers: build it with causal=True, or mask tokens "
+            "(the task masked_tokens)."
+        )
+
+
 def _check_tokens(task: Task, inputs: np.ndarray, where: str) -> None:
     if not np.issubdtype(inputs.dtype, np.integer):
         raise UserError(f"{where}: inputs must be whole numbers (tokens), got {inputs.dtype}.")

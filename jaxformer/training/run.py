@@ -30,6 +30,7 @@ from jaxformer.models.model import current_arrays
 from jaxformer.runtime.processes import barrier
 from jaxformer.runtime.progress import Interrupt, Progress, Stopwatch
 from jaxformer.tasks import heldout
+from jaxformer.tasks.example_checks import check_answers_are_hidden
 from jaxformer.tasks.heldout import Drawn
 from jaxformer.training.callbacks import Callback
 from jaxformer.training.cost import memory
@@ -87,6 +88,7 @@ def train_phases(
     """
     last, setup = phases[-1].setup, phases[0].setup
     drawn = drawn or heldout.draw(last.task, last.data)
+    check_answers_are_hidden(last.task, drawn.sets.test, last.model.spec.causal)
     _check_same_code(workdir, drawn)
     memory_line = memory.check_memory(phases)
     if announce:

@@ -1,6 +1,7 @@
 """Held-out sets are looked at before training: wrong examples, leaks, and edited tasks."""
 
 import itertools
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import jax
@@ -8,10 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxformer
 from jaxformer.core.errors import UserError
 from jaxformer.core.identity import difference
 from jaxformer.core.settings import DataSettings
-from jaxformer.tasks import heldout
+from jaxformer.models.decoder import decoder
+from jaxformer.tasks import Arrays, heldout
+from jaxformer.tasks.example_checks import check_answers_are_hidden
+from jaxformer.tasks.language import MaskedTokens, NextToken
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import Batch, OneAnswer, Scores, most_frequent, token_metrics
@@ -209,3 +214,20 @@ def test_validation_has_trivial_scores_of_its_own():
     scores = drawn(task, test_size=1000, validation_size=1000)
     test, validation = (x["in_context_guess"] for x in (scores.baselines, scores[2]))
     assert test == pytest.approx(0.66, abs=0.02) and validation == pytest.approx(0.48, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("task", "copies"),
+    [
+        (NextToken(window=8), True),
+        (Arrays(np.random.default_rng(0).integers(0, 9, (60, 5))), True),
+        (MaskedTokens(window=8), False),
+        (Retrieval(max_pairs=3, vocab=16), False),
+    ],
+)
+def test_a_model_that_sees_the_next_token_is_not_asked_for_it(task, copies):
+    """In 200 steps such a model reaches 93 % where bigrams have 27 %."""
+    both_ways = decoder(**task.sizes, width=8, layers=1, heads=1, mlp_width=8, causal=False)
+    with pytest.raises(UserError, match="would copy its answers") if copies else nullcontext():
+        jaxformer.train(task, both_ways, steps=1, batch_size=4, warmup=0, progress=False)
+    check_answers_are_hidden(task, drawn(task).sets.test, causal=True)

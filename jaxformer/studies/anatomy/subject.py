@@ -21,6 +21,7 @@ from jaxformer.models.decoder import Decoder, decoder
 from jaxformer.models.model import check_model
 from jaxformer.models.own_model import model_identity
 from jaxformer.tasks import heldout
+from jaxformer.tasks.example_checks import check_answers_are_hidden
 from jaxformer.tasks.heldout import Drawn, default_data
 from jaxformer.tasks.language import PreparedText
 from jaxformer.tasks.source import make_source
@@ -222,6 +223,7 @@ def check_task_and_data(config: Any, task: Task | None, name: str) -> None:
 def drawn_for(task: Task, model: Any, data: Any) -> Drawn:
     """The held-out sets of a task, identified by what the task and a model of the user do."""
     drawn = heldout.draw(task, data)
+    check_answers_are_hidden(task, drawn.sets.test, model.spec.causal)
     return drawn.identified_by(model_identity(model, drawn.sets.test.inputs))
 
 

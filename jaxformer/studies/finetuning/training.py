@@ -27,6 +27,7 @@ from jaxformer.models.pretrained_init import from_params
 from jaxformer.studies.anatomy.store import number
 from jaxformer.studies.anatomy.training import Masked, masked
 from jaxformer.studies.finetuning.updates import Update, is_vector
+from jaxformer.tasks.example_checks import check_answers_are_hidden
 from jaxformer.tasks.language import NextToken
 from jaxformer.tasks.source import make_source
 from jaxformer.training.population import Population
@@ -95,6 +96,7 @@ class Trainer:
         self.settings = settings
         self.source = make_source(task, data, settings.batch_size)
         self.heldout: HeldOut = jax.device_get(self.source.heldout())
+        check_answers_are_hidden(task, self.heldout.test, model.spec.causal)
         self._programs: dict[bool, Program] = {}
 
     def train(self, update: Update, seed: int, rate: float) -> Tuned:
