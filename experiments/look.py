@@ -5,8 +5,8 @@
 
 A published model is a folder with config.json and safetensors, a GGUF file, package:NAME or a name
 on the hub. Tables show the next token that each block predicts by the logit lens, and the heads
-with the strongest attention. lens.png has the lens at every position. attention.png has the map of
-the strongest head.
+with the strongest attention. An encoder fills in the one [MASK] that its prompt needs. lens.png has
+the lens at every position. attention.png has the map of the strongest head.
 
 For a run, the command prints a table for every chosen member and writes it to inspect.json, with
 the attention maps of one test sequence (Figure 3 of the MixiT paper) in inspect.png. The columns:

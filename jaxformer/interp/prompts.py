@@ -1,5 +1,6 @@
-"""Prompts in a text file with tabs, and the token by which an answer is scored."""
+"""Prompts in a text file with tabs, and where and by which token an answer is scored."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,30 @@ def tab_separated(file: Path) -> list[tuple[int, list[str]]]:
     if not numbered:
         raise UserError(f"{file} has no prompt.")
     return numbered
+
+
+def answer_position(tokens: Sequence[int], tokenizer: Any, causal: bool, where: str) -> int:
+    """The position at which a model predicts the answer of a prompt.
+
+    A causal model continues the prompt, so that its answer is at the last token. An encoder fills
+    in the one mask token of the prompt.
+
+    Args:
+        tokens: the tokens of the prompt.
+        tokenizer: the model's, with `mask`.
+        causal: whether the model's tokens attend to earlier tokens only.
+        where: what the prompt is called in errors.
+    """
+    if causal:
+        return len(tokens) - 1
+    masked = [i for i, token in enumerate(tokens) if token == tokenizer.mask]
+    if len(masked) != 1:
+        name = "mask token" if tokenizer.mask < 0 else tokenizer.show(tokenizer.mask)
+        raise UserError(
+            f"{where}: this model attends to later tokens and fills in masked ones, so a prompt "
+            f"needs one {name} in place of its answer, got {len(masked)}."
+        )
+    return masked[0]
 
 
 def first_token(tokenizer: Any, target: str) -> tuple[int, str]:

@@ -13,6 +13,7 @@ from jaxformer.core.errors import UserError, one_line
 
 END = "<|endoftext|>"
 END_NAMES = (END, "</s>", "<|end_of_text|>", "<eos>", "[SEP]")  # in the order of preference
+MASK_NAMES = ("[MASK]", "<mask>")  # of BERT and RoBERTa
 
 
 class HuggingFace:
@@ -34,6 +35,8 @@ class HuggingFace:
         named = [name for names in (special, vocab) for name in END_NAMES if name in names]
         self.end_text = named[0] if named else ""
         self.end = vocab.get(self.end_text, -1)
+        # The token in whose place an encoder predicts a word; -1: none.
+        self.mask = next((vocab[name] for name in MASK_NAMES if name in special), -1)
         if needs_end and not self.end_text:
             raise UserError(
                 f"the tokenizer has no end token; expected one of {', '.join(END_NAMES)}."

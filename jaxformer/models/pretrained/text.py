@@ -37,6 +37,11 @@ class Text(Words):
     def __repr__(self) -> str:
         return f"Text({self.source!r}, {self.tokenizer.vocab_size:,} tokens)"
 
+    @property
+    def mask(self) -> int:
+        """The token in whose place an encoder predicts a word, such as [MASK]; -1: none."""
+        return self.tokenizer.mask
+
     def encode(self, text: str) -> list[int]:
         """Returns token ids, with the tokenizer's start token if it has one."""
         return self._token_ids(text, True)
@@ -156,6 +161,7 @@ class TokenIds(Words):
     """A tokenizer for models without one: the text "5 17 2" is a list of token ids."""
 
     ends: frozenset[int] = frozenset()
+    mask = -1
 
     def __init__(self, vocab_size: int):
         self.vocab_size = vocab_size

@@ -16,7 +16,7 @@ import numpy as np
 from jaxformer.core.errors import UserError, check_range, one_line
 from jaxformer.core.settings import DataSettings
 from jaxformer.interp.answers import Answers
-from jaxformer.interp.prompts import first_token, tab_separated
+from jaxformer.interp.prompts import answer_position, first_token, tab_separated
 from jaxformer.tasks.language import NextToken
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import Batch, Task
@@ -61,26 +61,37 @@ class PromptPairs:
         return "logit of right - wrong" if has_wrong_answer else "log probability (nats)"
 
 
-def read_pairs(file: str | Path, tokenizer: Any) -> PromptPairs:
+def read_pairs(file: str | Path, tokenizer: Any, causal: bool = True) -> PromptPairs:
     """Reads pairs from a text file: clean, tab, corrupted, tab, right, tab, wrong on each line.
 
-    The score is read at the last token of the prompt, for the first token of each answer. Both
-    prompts of a line must have the same number of tokens; different lines may differ in length.
+    The score is read at the last token of the prompt, or at the mask token if the model is not
+    causal, for the first token of each answer. Both prompts of a line must have the same number of
+    tokens; different lines may differ in length.
 
     Args:
         file: the file. The fourth column may be missing on all lines.
-        tokenizer: with `encode(text)`, `pieces(text)` and `show(token)`.
+        tokenizer: with `encode(text)`, `pieces(text)`, `show(token)` and `mask`.
+        causal: whether the model's tokens attend to earlier tokens only.
     """
     encoded = [_encoded(file, *line, tokenizer) for line in _lines(Path(file))]
     if len({wrong == NO_ANSWER for *_, wrong in encoded}) > 1:
         raise UserError(f"{file}: some lines have a wrong answer and some have none.")
     lengths = np.array([len(clean) for _, clean, *_ in encoded])
     names, clean, corrupted, right, wrong = zip(*encoded, strict=True)
+    positions = [
+        [
+            answer_position(prompt, tokenizer, causal, f"{file}, {name!r:.40}")
+            for name, prompt in zip(names, prompts, strict=True)
+        ]
+        for prompts in (clean, corrupted)
+    ]
+    if positions[0] != positions[1]:
+        raise UserError(f"{file}: the two prompts of a line must have their mask at one place.")
     return PromptPairs(
         clean=_padded(clean),
         corrupted=_padded(corrupted),
         lengths=lengths,
-        position=lengths[:, None] - 1,
+        position=np.array(positions[0], np.int32)[:, None],
         target=np.array(right, np.int32)[:, None],
         against=np.array(wrong, np.int32)[:, None],
         weight=np.ones((len(encoded), 1), np.float32),

@@ -80,7 +80,8 @@ def of_published(name: str, prompts: Prompts | None) -> Specimen:
             raise UserError(f"{name} is no published model.")
         model, params, _ = loading.load(name)
         tokenizer = text.tokenizer_of(folder, model.spec.vocab_size)
-        return Specimen(name, model, params, read_pairs(prompts, tokenizer))
+        pairs = read_pairs(prompts, tokenizer, model.spec.causal)
+        return Specimen(name, model, params, pairs)
     pairs = _pairs(prompts, name)
     return Specimen(name, *loading.load(name)[:2], pairs)
 
