@@ -11,7 +11,8 @@ from jaxformer.core.errors import UserError
 from jaxformer.models.pretrained import tiny
 from jaxformer.models.pretrained.text import Text
 from jaxformer.studies.anatomy.inside import measure
-from jaxformer.studies.anatomy.pairs import read_pairs
+from jaxformer.studies.anatomy.pairs import pairs_of_task, read_pairs
+from jaxformer.tasks import Arrays
 from tests.models.tiny_configs import CONFIGS
 
 WORDS = [
@@ -66,6 +67,14 @@ def test_a_prompt_without_its_mask_is_a_one_line_error(folder, tmp_path, line, w
     with pytest.raises(UserError, match=words) as error:
         pairs(folder, tmp_path, line)
     assert "\n" not in str(error.value)
+
+
+def test_an_encoder_is_not_scored_on_next_tokens(folder):
+    model, params, _ = jaxformer.load(folder)
+    task = Arrays(np.random.default_rng(0).integers(5, len(WORDS), (200, 6)))
+    pairs = pairs_of_task(task)
+    with pytest.raises(UserError, match="ask for the next token"):
+        measure(model, params, pairs, methods=())
 
 
 def test_look_shows_what_the_blocks_predict_at_the_mask(folder, tmp_path, capsys):

@@ -127,6 +127,11 @@ def measure(
     """
     for method in methods:
         check_choice("method", method, METHODS)
+    if not model.spec.causal and pairs.ask_for_next_tokens:
+        raise UserError(
+            "the prompts ask for the next token, and this model attends to later tokens: it "
+            "predicts masked ones, or copies its answers."
+        )
     n_ranks = sum(method in RANKS for method in methods)
     n_passes = len(methods) - n_ranks + bool(n_ranks)  # all ranks are measured together
     n_steps = n_passes * count_blocks(model) * (1 + len(others))

@@ -60,6 +60,14 @@ class PromptPairs:
         has_wrong_answer = (self.against != NO_ANSWER).all()
         return "logit of right - wrong" if has_wrong_answer else "log probability (nats)"
 
+    @property
+    def ask_for_next_tokens(self) -> bool:
+        """Whether every answer is the next token of its clean prompt, as in a text."""
+        is_inside = (self.weight > 0) & (self.position + 1 < self.lengths[:, None])
+        following = np.minimum(self.position + 1, self.clean.shape[1] - 1)
+        is_next = np.take_along_axis(self.clean, following, 1) == self.target
+        return bool(is_inside.any() and is_next[is_inside].all())
+
 
 def read_pairs(file: str | Path, tokenizer: Any, causal: bool = True) -> PromptPairs:
     """Reads pairs from a text file: clean, tab, corrupted, tab, right, tab, wrong on each line.
