@@ -27,7 +27,7 @@ PART_ENDS = {"train": 0.8, "validation": 0.9, "test": 1.0}  # as shares of the d
 class Symbols:
     """The tokenizer of the chain: a token for each ASCII symbol, and one that ends a document."""
 
-    start, end_text = -1, END
+    start, mask, end_text = -1, -1, END
 
     def __init__(self):
         self.symbols = characters().symbols
@@ -66,6 +66,10 @@ class InMemoryTokens(Tokens):
     @property
     def start(self) -> int:  # type: ignore[override]
         return Symbols().start
+
+    @property
+    def mask(self) -> int:  # type: ignore[override]
+        return Symbols().mask
 
     @property
     def bytes_of_token(self) -> np.ndarray:  # type: ignore[override]

@@ -44,6 +44,11 @@ class Tokenizer(Protocol):
         """The token before each text; -1 if there is none."""
         ...
 
+    @property
+    def mask(self) -> int:
+        """The token in whose place an encoder predicts a word; -1 if there is none."""
+        ...
+
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]: ...
 
     def decode(self, tokens: Sequence[int]) -> str: ...
@@ -60,7 +65,7 @@ class Tokenizer(Protocol):
 class Bytes:
     """Bytes of UTF-8 as tokens. Needs no training and no package."""
 
-    vocab_size, start, end, end_text = 257, -1, 256, END
+    vocab_size, start, mask, end, end_text = 257, -1, -1, 256, END
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         return [np.frombuffer(text.encode(), np.uint8).astype(np.int32) for text in texts]

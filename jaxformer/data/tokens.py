@@ -27,10 +27,12 @@ from jaxformer.core.errors import UserError, check_choice
 from jaxformer.data import tokenizer
 from jaxformer.data.token_index import FORMAT, PARTS, Part, fields_valid
 from jaxformer.io.atomic_files import dumps, sha256, without_checksum
+from jaxformer.io.huggingface_tokenizer import MASK_NAMES
 
 FOLDER_VARIABLE = "JAXFORMER_DATA"  # environment variable; its default is runs/data
 MAX_CHECKED_BYTES = 2**26  # the checksums of larger files are compared by `verify` only
 HASH_BLOCK_BYTES = 2**24
+HAS_MASK = re.compile(rf'"content"\s*:\s*"({"|".join(map(re.escape, MASK_NAMES))})"')
 ADDS_TOKENS = re.compile(r'"type"\s*:\s*"(Template|Bert|Roberta)Processing"')
 
 
@@ -82,6 +84,12 @@ class Tokens:
         # Most tokenizers have none, and a search in the file shows it without loading them.
         settings = (self.folder / "tokenizer.json").read_text(encoding="utf-8")
         return self.tokenizer.start if ADDS_TOKENS.search(settings) else -1
+
+    @cached_property
+    def mask(self) -> int:
+        """The mask token of the tokenizer, as BERT's has one; -1: none."""
+        settings = (self.folder / "tokenizer.json").read_text(encoding="utf-8")
+        return self.tokenizer.mask if HAS_MASK.search(settings) else -1
 
     @cached_property
     def bytes_of_token(self) -> np.ndarray:

@@ -86,11 +86,16 @@ class PreparedText(DiskTask):
     def _row_length(self) -> int:
         """The number of tokens of a row."""
 
+    @property
+    def _stride(self) -> int:
+        """The number of tokens from one window to the next."""
+        return self.window
+
     def count(self, part: int) -> int:
         span = self.prepared.part(PARTS[part])
         if self.documents:
             return span.last - span.first
-        return max((span.stop - span.start) // self.window - 1, 1)
+        return max((span.stop - span.start) // self._stride - 1, 1)
 
     def rows(self, part: int, index_B: np.ndarray, shift_B: np.ndarray) -> np.ndarray:
         """Returns windows of tokens, or documents as int32 followed by their lengths."""
@@ -99,9 +104,9 @@ class PreparedText(DiskTask):
             tokens, lengths = self.prepared.documents(span.first + index_B, self._row_length)
             return np.concatenate([tokens.astype(np.int32), lengths[:, None]], 1)
         # The start of the first window moves with the epoch, so that windows end elsewhere.
-        covered = self._row_length + (self.count(part) - 1) * self.window
-        n_starts = min(span.stop - span.start - covered + 1, self.window)
-        start_B = span.start + shift_B % n_starts + index_B * self.window
+        covered = self._row_length + (self.count(part) - 1) * self._stride
+        n_starts = min(span.stop - span.start - covered + 1, self._stride)
+        start_B = span.start + shift_B % n_starts + index_B * self._stride
         return self.prepared.windows(start_B, self._row_length)
 
     def split(self, rows_BxR: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -189,34 +194,57 @@ class NextToken(PreparedText):
 
 @dataclass(frozen=True)
 class MaskedTokens(PreparedText):
-    """Prediction of masked tokens; each is masked with probability `rate` (tasks/masking.py)."""
+    """Prediction of masked tokens; each is masked with probability `rate` (tasks/masking.py).
+
+    The mask is that of the tokenizer, as BERT's has one, or a token more. Where the tokenizer has a
+    start token, a window lies between start and end token, which are never masked.
+    """
 
     rate: float = 0.15  # probability of masking a token
     masking: str = "plain"  # shows the mask at every masked token; "bert" at 80 % of them
+    vocab: int = 0  # the model's vocabulary size, if larger than the tokenizer's; 0: the same
 
     def __post_init__(self):
         super().__post_init__()
         check_masking(self.rate, self.masking)
+        if self.vocab and self.vocab < self._n_tokens:
+            check_range("task.vocab", self.vocab, self._n_tokens)
 
     @property
     def vocab_size(self) -> int:
-        return self.prepared.vocab_size + 1
+        return self.vocab or self._n_tokens
+
+    @property
+    def _n_tokens(self) -> int:
+        return self.prepared.vocab_size + (self.prepared.mask < 0)
 
     @property
     def _row_length(self) -> int:
-        return self.window
+        return self.window - 2 * (self.prepared.start >= 0)
+
+    @property
+    def _stride(self) -> int:
+        return self._row_length
 
     @property
     def chosen_by(self) -> str:
         return "loss"
 
     def batch(self, rows_BxR: jax.Array, keys_B: jax.Array) -> Batch:
+        prepared = self.prepared
         tokens_BxT, is_text_BxT = self.split(rows_BxR)
+        if prepared.start >= 0:
+            tokens_BxT = jnp.pad(
+                tokens_BxT,
+                ((0, 0), (1, 1)),
+                constant_values=((0, 0), (prepared.start, prepared.end)),
+            )
+            is_text_BxT = jnp.pad(is_text_BxT, ((0, 0), (1, 1)), constant_values=False)
         draws = jax.vmap(lambda key: jax.random.uniform(key, (3, self.window), jnp.float32))(keys_B)
         draws_3xBxT = jnp.moveaxis(draws, 1, 0)
-        mask_id = self.prepared.vocab_size
+        mask_id = prepared.mask if prepared.mask >= 0 else prepared.vocab_size
         shown_BxT, masked_BxT = mask_tokens(
-            tokens_BxT, draws_3xBxT, mask_id, self.rate, self.masking
+            tokens_BxT, draws_3xBxT, mask_id, self.rate, self.masking, prepared.vocab_size
         )
         scored_BxT = masked_BxT & is_text_BxT
         return Batch(jnp.where(scored_BxT, shown_BxT, tokens_BxT), tokens_BxT, scored_BxT * 1.0)

@@ -1,4 +1,4 @@
-"""An encoder answers in place of the mask token, and not after the last token of a prompt."""
+"""An encoder answers in place of the mask token, and is trained on masked words of a text."""
 
 import jax
 import numpy as np
@@ -8,11 +8,16 @@ import tokenizers
 import jaxformer
 from experiments import look
 from jaxformer.core.errors import UserError
+from jaxformer.core.settings import DataSettings
+from jaxformer.data import datasets, preparation
 from jaxformer.models.pretrained import tiny
 from jaxformer.models.pretrained.text import Text
+from jaxformer.models.pretrained_init import from_params
 from jaxformer.studies.anatomy.inside import measure
 from jaxformer.studies.anatomy.pairs import pairs_of_task, read_pairs
 from jaxformer.tasks import Arrays
+from jaxformer.tasks.language import MaskedTokens
+from jaxformer.tasks.source import make_source
 from tests.models.tiny_configs import CONFIGS
 
 WORDS = [
@@ -90,3 +95,27 @@ def test_look_shows_what_the_blocks_predict_at_the_mask(folder, tmp_path, capsys
     assert "attention from '[MASK]'" in printed and "next token" not in printed
     assert look.main([str(folder), "--prompt", "the cat", f"--plot={tmp_path}"]) == 2
     assert "needs one '[MASK]'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_an_encoder_is_tuned_on_masked_words_of_its_own_tokens(folder, tmp_path):
+    lines = (" ".join(np.random.default_rng(i).choice(WORDS[5:], 9)) for i in range(200))
+    (tmp_path / "words.txt").write_text("\n".join(lines))
+    corpus = datasets.corpus(f"text:{tmp_path / 'words.txt'}", documents="line")
+    kind = str(folder / "tokenizer.json")
+    preparation.prepare(corpus, tmp_path / "words", kind=kind, shares=(0.1, 0.1))
+    task = MaskedTokens(tokens=str(tmp_path / "words"), window=8)
+    inputs = make_source(task, DataSettings(), 4).heldout().test.inputs
+    assert (inputs[:, 0] == VOCAB["[CLS]"]).all() and (inputs[:, -1] == VOCAB["[SEP]"]).all()
+    assert (inputs == VOCAB["[MASK]"]).any()
+    model, params, _ = jaxformer.load(folder)
+    run = jaxformer.train(
+        task,
+        from_params(model, params),
+        steps=60,
+        batch_size=16,
+        learning_rate=1e-2,
+        progress=False,
+    )
+    # The words are random, so their frequencies are all there is to know.
+    assert run.result.metrics["loss"].mean == pytest.approx(np.log(10), abs=0.3)

@@ -35,7 +35,7 @@ def folder_with_start(folder, tmp_path_factory):
     pieces = pytest.importorskip("tokenizers")
     place = tmp_path_factory.mktemp("start")
     model = pieces.Tokenizer.from_str(tokenizer.Bytes().as_json())
-    model.add_special_tokens([START])
+    model.add_special_tokens([START, "[MASK]"])
     model.post_processor = pieces.processors.TemplateProcessing(f"{START} $A", None, [(START, 257)])
     model.save(str(place / "tokenizer.json"))
     corpus = datasets.corpus(f"text:{folder}/../t.txt", documents="line")
@@ -212,6 +212,26 @@ def test_masks_by_slow_python(masking):
     shares = (1, 0, 0) if masking == "plain" else (0.8, 0.1 + 0.1 / mask, 0.1 * (1 - 1 / mask))
     for found, share in zip(kinds, shares, strict=True):
         assert abs(found - len(shown) * share) <= 4 * (len(shown) * share * (1 - share)) ** 0.5
+
+
+@pytest.mark.parametrize("masking", ["plain", "bert"])
+def test_windows_of_an_encoder_lie_between_its_tokens_and_have_its_mask(folder_with_start, masking):
+    task = MaskedTokens(tokens=folder_with_start, window=16, masking=masking, rate=0.3)
+    text, index = part_of(task, TRAIN), range(task.count(TRAIN))
+    rows = task.rows(TRAIN, np.asarray(index), np.zeros(len(index), int))
+    keys = jax.random.split(jax.random.key(0), len(index))
+    inputs, targets, weights = map(np.asarray, task.batch(jnp.asarray(rows), keys))
+    assert task.vocab_size == 259, "the mask is a token of the tokenizer"
+    for tokens in (inputs, targets):
+        assert (tokens[:, 0] == 257).all() and (tokens[:, -1] == task.prepared.end).all()
+    assert not weights[:, [0, -1]].any()
+    np.testing.assert_array_equal(targets[:, 1:-1].ravel(), text[: 14 * len(index)])
+    shown = inputs[weights > 0]
+    share = 1 if masking == "plain" else 0.8
+    assert abs((shown == 258).mean() - share) <= 4 * (0.16 / len(shown)) ** 0.5
+    assert (shown < 259).all() and (inputs == targets)[weights == 0].all()
+    with pytest.raises(UserError, match=r"task.vocab must be at least 259, got 258"):
+        MaskedTokens(tokens=folder_with_start, window=16, vocab=258)
 
 
 @pytest.mark.parametrize(
