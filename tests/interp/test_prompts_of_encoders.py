@@ -82,6 +82,7 @@ def test_an_encoder_is_not_scored_on_next_tokens(folder):
         measure(model, params, pairs, methods=())
 
 
+@pytest.mark.slow
 def test_look_shows_what_the_blocks_predict_at_the_mask(folder, tmp_path, capsys):
     prompt = "the cat [MASK] on a mat"
     assert look.main([str(folder), "--prompt", prompt, f"--plot={tmp_path}"]) == 0
