@@ -9,7 +9,7 @@ from experiments.ladders.judgement import Judged, line
 from experiments.ladders.table import verdict
 from experiments.papers import plots
 
-LABEL_WIDTH = 40  # characters of a line beside the axis
+LABEL_WIDTH = 36  # characters of a line beside the axis
 NEAR = 0.5  # doublings between a size and the paper's, below which their labels would overlap
 STAR = " The star is the published number."
 
@@ -36,17 +36,16 @@ def draw(judged: Judged, file: Path) -> bool:
         axis.plot(sizes, lines[:, 0], color=blue, lw=1)
         axis.fill_between(sizes, lines[:, 1], lines[:, 2], color=blue, alpha=0.15, lw=0)
     axis.axvline(ladder.paper_size, color="0.5", lw=0.8, ls=":")
-    axis.annotate(
-        "paper",
-        (ladder.paper_size, 1.0),
-        xycoords=("data", "axes fraction"),
-        ha="right",
-        va="top",
-        rotation=90,
-        fontsize=plots.figure_style.SMALLEST,
-    )
     if ladder.published is not None:
         axis.plot([ladder.paper_size], [ladder.published], "*", color="black", ms=7)
+    axis.annotate(
+        "paper",
+        (ladder.paper_size, 1.01),
+        xycoords=("data", "axes fraction"),
+        ha="center",
+        va="bottom",
+        fontsize=plots.figure_style.SMALLEST,
+    )
     paper = ladder.paper_size
     apart = [m.rung.size for m in done if abs(np.log2(m.rung.size / paper)) > NEAR]
     ticks = [*apart, paper]
