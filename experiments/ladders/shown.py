@@ -4,9 +4,15 @@ from pathlib import Path
 
 from experiments.ladders import plan, runs, table
 from experiments.ladders.judgement import Judged
-from experiments.ledger.rules import NOT_RUN
+from experiments.ledger.rules import HELD, NOT_HELD, NOT_RUN, OPEN
 from experiments.papers.ladders import LADDERS
 from experiments.site.paper_pages import Trend, Trends
+
+CONCLUSIONS = {
+    HELD: 'so "{}" held',
+    NOT_HELD: 'so "{}" did not hold',
+    OPEN: 'which leaves "{}" open',
+}
 
 
 def trends(folder: Path) -> Trends:
@@ -27,6 +33,7 @@ def trends(folder: Path) -> Trends:
         paper, _, row = judged.ladder.row.partition(": ")
         found.setdefault((paper, row), []).append(
             Trend(
+                judged.ladder.name,
                 f"{judged.ladder.parameter}: {judged.ladder.rule}",
                 _state(judged),
                 _with_size(judged),
@@ -55,8 +62,9 @@ def _with_size(judged: Judged) -> str:
     values = (
         f"{first.value.mean:.3g} to {last.value.mean:.3g}" if first.value and last.value else ""
     )
+    conclusion = CONCLUSIONS[judged.verdict].format(ladder.rule)
     return (
         f"With size: from {first.rung.size:g} to {last.rung.size:g} ({ladder.parameter}) "
-        f'the {ladder.quantity} goes from {values}, so "{ladder.rule}" '
-        f"{judged.verdict} ([ladder](../ladders.md#{ladder.name}))."
+        f"the {ladder.quantity} goes from {values}, {conclusion} "
+        f"([ladder](../ladders.md#{ladder.name}))."
     )

@@ -62,6 +62,7 @@ SENTENCE_END = re.compile(r"(?<=[.?!])\s+(?=[A-Z0-9\"`(])")
 class Trend(NamedTuple):
     """A ladder of a row: its rule, and where it stands."""
 
+    name: str
     rule: str  # "stays below 0.05"
     state: str  # "held", or "2 of 4 sizes"
     sentence: str = ""  # where the effect goes with size, once all sizes are there
@@ -139,7 +140,7 @@ def _cells(row: Row, trends: Trends) -> list[str]:
         sizes(row) or "-",
         verdict,
         "; ".join(
-            f"[{trend.rule}](../ladders.md): {trend.state}"
+            f"[{trend.rule}](../ladders.md#{trend.name}): {trend.state}"
             for trend in trends.get((row.paper.key, row.item.name), ())
         )
         or "-",

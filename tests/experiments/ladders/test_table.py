@@ -26,6 +26,8 @@ def test_the_line_of_a_row_goes_over_the_sizes_that_count(tmp_path, monkeypatch)
     assert sentence(too_hard, *sizes[1:]).startswith(
         "With size: from 4 to 16 (M, pairs) the Standard minus MixiT goes from 0.2 to 0.4, so "
     )
+    flat = [size._replace(number=sizes[1].number, value=sizes[1].value) for size in sizes[1:]]
+    assert ', which leaves "grows" open (' in sentence(too_hard, *flat)
     # Two sizes have no trend.
     without_score = sizes[1]._replace(problem="mixit: seed 3 diverged", core_seconds=9.0)
     assert sentence(too_hard._replace(core_seconds=9.0), without_score, *sizes[2:]) == ""

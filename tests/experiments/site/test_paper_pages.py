@@ -85,13 +85,15 @@ def test_the_site_draws_the_numbers_of_each_section(monkeypatch, published_rows)
 
 
 def test_a_ladder_stands_in_the_row_that_it_follows(rows):
-    trends = {("made_up", "Table 1"): [Trend("n: stays below 0.05", "2 of 4 sizes")]}
+    trends = {("made_up", "Table 1"): [Trend("size", "n: stays below 0.05", "2 of 4 sizes")]}
     (cells, *_) = table_rows(paper_page(made_up.PAPER, rows, [], trends))
-    assert cells["with size"] == "[n: stays below 0.05](../ladders.md): 2 of 4 sizes"
+    assert cells["with size"] == "[n: stays below 0.05](../ladders.md#size): 2 of 4 sizes"
 
 
 def test_a_row_whose_ladder_is_complete_says_first_where_its_effect_goes(rows):
-    trends = {("made_up", "Table 1"): [Trend("n: vanishes", "held", "With size: it vanishes.")]}
+    trends = {
+        ("made_up", "Table 1"): [Trend("size", "n: vanishes", "held", "With size: it vanishes.")]
+    }
     page = paper_page(made_up.PAPER, rows, [], trends)
     assert "<!-- thumbnail: Table 1 -->\n\nWith size: it vanishes. A is right: " in page
 
