@@ -21,6 +21,7 @@ def from_dataset(
     weights: str | int | None = None,
     *,
     pad: int | None = None,
+    shift: bool = False,
     **options: Any,
 ) -> Arrays:
     """Reads all rows of a data set into memory.
@@ -37,6 +38,8 @@ def from_dataset(
         weights: the column with a weight for each target.
         pad: the token that fills up shorter rows, which is not scored. Without it all rows must
             have one length.
+        shift: the label of a position is what the position before it predicts, as in labels for
+            transformers, which are a copy of the tokens with -100 where nothing is scored.
         **options: vocab_size, and the shares validation and test that parts which the data set
             lacks take from "train", as in `Arrays`.
 
@@ -47,15 +50,22 @@ def from_dataset(
     columns = inputs, targets, weights
     gathered: dict[str, list[Any]] = {"inputs": [], "targets": [], "weights": []}
     parts: list[str] = []
-    splits = _splits(dataset)
+    splits, are_copies = _splits(dataset), True
     for split, rows in splits.items():
         for number, row in enumerate(_iterate(rows, split)):
-            for name, values in zip(gathered, _fields(row, columns), strict=True):
+            fields = _fields(row, columns)
+            are_copies = are_copies and _is_copy(*fields[:2])
+            for name, values in zip(gathered, _shifted(fields) if shift else fields, strict=True):
                 gathered[name].append(values)
             parts.append(split)
             _check_row(gathered, f"row {number} of {split}")
     if not parts:
         raise UserError("the data set has no rows.")
+    if are_copies and not shift:
+        raise UserError(
+            "the target of each token is the token itself, as in labels for transformers, which "
+            "shifts them: give shift=True, or targets=None if no label is -100."
+        )
     if pad is not None:
         _fill_up(gathered, pad)
     arrays = {name: values for name, values in gathered.items() if values[0] is not None}
@@ -125,6 +135,22 @@ def _fields(row: Any, columns: tuple[Any, ...]) -> list[Any]:
                 f"have: {', '.join(map(str, row))}. Give inputs=.. and targets=.. ."
             )
     return [None if column is None else row[column] for column in columns]
+
+
+def _is_copy(inputs: Any, targets: Any) -> bool:
+    """Tests whether the scored targets of a row are its tokens."""
+    if targets is None or np.shape(targets) != np.shape(inputs) or np.ndim(inputs) != 1:
+        return False
+    targets = np.asarray(targets)
+    return bool(((targets == inputs) | (targets == NOT_SCORED)).all())
+
+
+def _shifted(fields: list[Any]) -> list[Any]:
+    """The fields of a row in which a position has the label and the weight of the next one."""
+    inputs, targets, weights = fields
+    if np.ndim(targets) != 1 or len(targets) != len(inputs):
+        raise UserError("shift=True needs a label for each token.")
+    return [inputs[:-1], targets[1:], None if weights is None else weights[1:]]
 
 
 def _check_row(gathered: dict[str, list[Any]], where: str) -> None:

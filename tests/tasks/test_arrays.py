@@ -232,6 +232,27 @@ def test_a_folder_is_read_with_the_package_that_wrote_it(tmp_path, monkeypatch):
     assert sum(from_dataset(str(tmp_path)).examples) == 400
 
 
+def test_labels_for_transformers_are_shifted_and_else_refused():
+    """Their labels are a copy of the tokens, of which a prompt is not scored."""
+    rows = [
+        {"input_ids": [1 + i % 5, 2, 3 + i % 4, 4], "labels": [-100, -100, 3 + i % 4, 4]}
+        for i in range(60)
+    ]
+    with pytest.raises(UserError, match=r"the token itself, .* give shift=True") as error:
+        from_dataset(rows)
+    assert "\n" not in str(error.value)
+    batch = rows_of(from_dataset(rows, shift=True), TRAIN)
+    np.testing.assert_array_equal(batch.weights, np.tile([0, 1, 1], (len(batch.inputs), 1)))
+    np.testing.assert_array_equal(batch.targets[:, 1], batch.inputs[:, 2])
+    np.testing.assert_array_equal(batch.targets[:, 2], 4)
+    tokens = [[1 + i % 9, 2, 3][: 2 + i % 2] for i in range(60)]
+    short = [{"input_ids": row, "labels": row} for row in tokens]
+    padded = rows_of(from_dataset(short, pad=0, shift=True), TRAIN)
+    np.testing.assert_array_equal(padded.weights.sum(1), (padded.inputs != 0).sum(1))
+    with pytest.raises(UserError, match="shift=True needs a label for each token"):
+        from_dataset(ROWS, shift=True)
+
+
 def test_short_rows_are_filled_up_with_what_is_not_scored():
     rows = [{"x": [i % 7, 1, 2][: 1 + i % 3], "y": 3} for i in range(90)]
     task = from_dataset(rows, "x", "y", pad=8)
