@@ -216,6 +216,15 @@ def test_validation_has_trivial_scores_of_its_own():
     assert test == pytest.approx(0.66, abs=0.02) and validation == pytest.approx(0.48, abs=0.02)
 
 
+def test_answers_that_are_their_inputs_are_a_warning():
+    tokens = np.random.default_rng(0).integers(0, 9, (60, 5))
+    (line,) = drawn(Arrays(tokens, tokens)).warnings
+    assert (
+        line == "every answer of Arrays is the input at its own position: a copy is always right."
+    )
+    assert not drawn(Arrays(tokens)).warnings
+
+
 @pytest.mark.parametrize(
     ("task", "copies"),
     [
