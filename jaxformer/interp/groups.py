@@ -27,7 +27,7 @@ from jaxformer.stats.differences import LEVEL, mean_and_sem, quantile
 # Of what all parts together are worth: a smaller effect does not count as a loss.
 MARGIN = 0.05
 BUDGET = 500  # runs of the network for one group
-ALL_HEADS = "the heads of all blocks"
+ALL_HEADS, ALL_MLPS = "the heads of all blocks", "all MLPs"
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -138,7 +138,7 @@ def default_groups(network: Removes) -> dict[str, tuple[str, ...]]:
             groups.setdefault(f"the heads of block {found[1]}", []).append(part)
         groups.setdefault(f"block {found[1]}", []).append(part)
     groups[ALL_HEADS] = heads
-    groups["all MLPs"] = [part for part in parts if part not in heads and "mlp" in part]
+    groups[ALL_MLPS] = [part for part in parts if part not in heads and "mlp" in part]
     return {name: tuple(members) for name, members in groups.items() if len(members) > 1}
 
 

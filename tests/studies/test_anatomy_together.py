@@ -93,6 +93,29 @@ def test_a_part_that_works_against_another_does_not_replace_it():
     assert len(together.sentences(alone, [], smallest=0.1, unit="nats")) == 1
 
 
+@pytest.mark.parametrize(
+    ("group", "members"),
+    [
+        ("the heads of block 1", ("head_1", "head_2")),
+        ("block 1", ("head_1", "mlp")),
+        (groups.ALL_HEADS, ("head_1", "head_2")),
+    ],
+)
+def test_a_part_that_works_against_its_group_does_not_replace_it(group, members):
+    """In a group of three the third does nothing; the first alone loses what all three do."""
+    values = {(group, together.TOGETHER): 1.9, (group, together.SURPLUS): 1.4}
+    addresses = ["block_1/mlp" if name == "mlp" else f"block_1/attn/{name}" for name in members]
+    values |= {(a, "mean ablation"): x for a, x in zip(addresses, (2.0, -1.5), strict=True)}
+    effects = [Effect(*key, value, 0.05, 12, 0.0) for key, value in values.items()]
+    assert together.sentences(effects, [], smallest=0.1, unit="nats") == []
+    elsewhere = [
+        dataclasses.replace(x, part=x.part.replace("block_1", "block_11")) for x in effects
+    ]
+    expected = [] if group == groups.ALL_HEADS else ["replace each other"]
+    texts = together.sentences(elsewhere, [], smallest=0.1, unit="nats")
+    assert len(texts) == len(expected) and all(map(str.__contains__, texts, expected))
+
+
 def test_parts_in_series_are_said_to_do_one_thing():
     report = jaxformer.examine("known:induction", progress=False)
     (text,) = [x for x in report.sentences if x.startswith("Head 2 of block 0 and head 1 of")]

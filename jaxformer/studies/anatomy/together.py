@@ -5,7 +5,7 @@ although the network needs one of them. For every group the report has the loss 
 parts (mean ablation), and by how much it exceeds the sum of single losses:
 
     above 0    redundancy: the parts replace each other
-    below 0    the parts do one thing, which is lost without any of them; a pair that loses less
+    below 0    the parts do one thing, which is lost without any of them; a group that loses less
                together than one of its parts offsets itself instead, and gets no sentence
 
 Groups are the heads of each block, each block, all heads, all MLPs, and pairs of parts.
@@ -160,23 +160,33 @@ def _is_beyond(effect: Effect, smallest: float) -> bool:
 
 
 def _explains(surplus: Effect, together: Effect, alone: Mapping[str, float], small: float) -> bool:
-    """Whether one part of a pair explains its numbers, so that the two do nothing together.
+    """Whether one part of a group explains its numbers, so that the parts do nothing together.
 
-    If the pair is missed less than one part, the other takes back what that one writes. If the sum
-    is small because the other works against the answer, nothing replaces anything.
+    If the group is missed less than one part, the others take back what that one writes. If the sum
+    is small because the others work against the answer, nothing replaces anything.
 
     Args:
-        surplus, together: the effects of the pair; of other groups nothing is known part by part.
+        surplus, together: the effects of the group.
         alone: {part as in a sentence: what the score loses without it}, as far as it is decided.
         small: the loss that counts as none.
     """
-    if " and " not in surplus.part:
-        return False
-    largest = max(alone.get(part, 0.0) for part in surplus.part.split(" and "))
+    largest = max([0.0, *(alone[part] for part in alone if _is_in(part, surplus.part))])
     if surplus.value > 0:
         return together.value < largest + small
-    mean = (together.value - surplus.value) / 2
-    return together.value + together.half_width < max(largest, mean)
+    if " and " in surplus.part:  # one of two is missed at least as much as both on average
+        largest = max(largest, (together.value - surplus.value) / 2)
+    return together.value + together.half_width < largest
+
+
+def _is_in(part: str, group: str) -> bool:
+    """Whether a part belongs to a group, both as in a sentence."""
+    if " and " in group:
+        return part in group.split(" and ")
+    is_head = part.startswith("head ")
+    if group in (groups.ALL_HEADS, groups.ALL_MLPS):
+        return is_head == (group == groups.ALL_HEADS)
+    block = group.removeprefix("the heads of ")
+    return part.endswith(f" of {block}") and (is_head or block == group)
 
 
 def _sentence(surplus: Effect, together: Effect, unit: str) -> str:
