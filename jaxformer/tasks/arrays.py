@@ -142,11 +142,13 @@ class Arrays(DiskTask):
         del shift_B  # a row is one example in every epoch
         return self._rows_of[part][index_B]  # type: ignore[attr-defined]
 
-    def unseen(self, batch: Batch, index_N: np.ndarray) -> np.ndarray | None:
-        if self._is_split_by_hash:  # type: ignore[attr-defined]
-            return None  # equal inputs are in one part
+    @property
+    def has_disjoint_parts(self) -> bool:
+        return self._is_split_by_hash  # type: ignore[attr-defined]
+
+    def is_among(self, batch: Batch, index_N: np.ndarray) -> np.ndarray:
         train_NxT = self._rows_of[TRAIN][index_N, : self.tokens]  # type: ignore[attr-defined]
-        return ~np.isin(_hashes(np.asarray(batch.inputs)), _hashes(train_NxT))
+        return np.isin(_hashes(np.asarray(batch.inputs)), _hashes(train_NxT))
 
     def batch(self, rows_BxR: jax.Array, keys_B: jax.Array) -> Batch:
         del keys_B

@@ -52,13 +52,14 @@ class DiskTask(Task):
     def batch(self, rows_BxR: jax.Array, keys_B: jax.Array) -> Batch:
         """Returns the examples of rows. Called inside jit; keys_B serve random masking."""
 
-    def unseen(self, batch: Batch, index_N: np.ndarray) -> np.ndarray | None:
-        """Returns (B,) booleans: True for examples that are not among these training rows.
+    @property
+    def has_disjoint_parts(self) -> bool:
+        """Whether no example of one part is in another, as in a prepared text."""
+        return True
 
-        None if the parts are disjoint, as those of a prepared text.
-        """
-        del batch, index_N
-        return None
+    def is_among(self, batch: Batch, index_N: np.ndarray) -> np.ndarray:
+        """Returns (B,) booleans: whether the inputs are those of one of these training rows."""
+        raise NotImplementedError(f"{type(self).__name__} has disjoint parts.")
 
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         raise UserError(f"{type(self).__name__} reads its examples from disk; see tasks/disk.py.")
@@ -108,8 +109,10 @@ class OnDisk:
     def unseen(self, member_key: jax.Array, batch: Batch) -> jax.Array | None:
         """Returns (B,) booleans: True for examples that training does not contain; None if all."""
         del member_key  # all members train on the same rows
-        unseen_B = self.task.unseen(batch, self._training_rows(np.arange(self._n_training)))
-        return None if unseen_B is None else jnp.asarray(unseen_B)
+        if self.task.has_disjoint_parts:
+            return None
+        rows = self._training_rows(np.arange(self._n_training))
+        return jnp.asarray(~self.task.is_among(batch, rows))
 
     def read(self, order: "Order", steps: range, examples: slice = slice(None)) -> np.ndarray:
         """Returns the rows of these examples of the batches of some steps, (steps, B, R)."""

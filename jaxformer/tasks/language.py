@@ -206,6 +206,8 @@ class MaskedTokens(PreparedText):
 
     def __post_init__(self):
         super().__post_init__()
+        n_framing = self.window - self._row_length
+        check_range("task.window", self.window, 2 + n_framing)
         check_masking(self.rate, self.masking)
         if self.vocab and self.vocab < self._n_tokens:
             check_range("task.vocab", self.vocab, self._n_tokens)

@@ -230,6 +230,8 @@ def test_windows_of_an_encoder_lie_between_its_tokens_and_have_its_mask(folder_w
     share = 1 if masking == "plain" else 0.8
     assert abs((shown == 258).mean() - share) <= 4 * (0.16 / len(shown)) ** 0.5
     assert (shown < 259).all() and (inputs == targets)[weights == 0].all()
+    with pytest.raises(UserError, match=r"task.window must be at least 4, got 3"):
+        MaskedTokens(tokens=folder_with_start, window=3)
     with pytest.raises(UserError, match=r"task.vocab must be at least 259, got 258"):
         MaskedTokens(tokens=folder_with_start, window=16, vocab=258)
 
