@@ -82,14 +82,16 @@ class Tokens:
         It is not in the files.
         """
         # Most tokenizers have none, and a search in the file shows it without loading them.
-        settings = (self.folder / "tokenizer.json").read_text(encoding="utf-8")
-        return self.tokenizer.start if ADDS_TOKENS.search(settings) else -1
+        return self.tokenizer.start if ADDS_TOKENS.search(self._tokenizer_json) else -1
 
     @cached_property
     def mask(self) -> int:
         """The mask token of the tokenizer, as BERT's has one; -1: none."""
-        settings = (self.folder / "tokenizer.json").read_text(encoding="utf-8")
-        return self.tokenizer.mask if HAS_MASK.search(settings) else -1
+        return self.tokenizer.mask if HAS_MASK.search(self._tokenizer_json) else -1
+
+    @cached_property
+    def _tokenizer_json(self) -> str:
+        return (self.folder / "tokenizer.json").read_text(encoding="utf-8")
 
     @cached_property
     def bytes_of_token(self) -> np.ndarray:
