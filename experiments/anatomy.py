@@ -60,7 +60,7 @@ Writes anatomy.html, the page to read, and anatomy.json, .csv and .svg into the 
 try:
     import experiments  # noqa: F401 (first: makes a Ctrl-C during imports print one line)
 except ModuleNotFoundError:
-    import cli.activate  # noqa: F401 (exits with the line that shows how to activate .venv)
+    import cli.activate  # noqa: F401 (puts this clone on the path, or exits with a hint)
 
 import math
 import re

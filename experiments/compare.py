@@ -15,7 +15,7 @@ verdict: above, below or cannot tell. Runs that share seeds are compared seed by
 try:
     import experiments  # noqa: F401 (first: sets how Ctrl-C ends the process)
 except ModuleNotFoundError:
-    import cli.activate  # noqa: F401 (exits with the command that activates the environment)
+    import cli.activate  # noqa: F401 (puts this clone on the path, or exits with a hint)
 
 import sys
 from collections.abc import Sequence

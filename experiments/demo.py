@@ -11,7 +11,7 @@ sentences are still shown, and the exit code is 1.
 try:
     import experiments  # noqa: F401 (first: makes a Ctrl-C during imports print one line)
 except ModuleNotFoundError:
-    import cli.activate  # noqa: F401 (exits with the line that shows how to activate .venv)
+    import cli.activate  # noqa: F401 (puts this clone on the path, or exits with a hint)
 
 import os
 import shutil

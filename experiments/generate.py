@@ -26,7 +26,7 @@ ids: --prompt "5 17 2".
 try:
     import experiments  # noqa: F401 (imported first: handles Ctrl-C during the other imports)
 except ModuleNotFoundError:
-    import cli.activate  # noqa: F401 (exits with a line that names the right Python)
+    import cli.activate  # noqa: F401 (puts this clone on the path, or exits with a hint)
 
 import sys
 from collections.abc import Sequence

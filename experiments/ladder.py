@@ -16,7 +16,7 @@ into docs/ladders.md and draws a picture of each ladder.
 try:
     import experiments  # noqa: F401 (first: makes a Ctrl-C during imports print one line)
 except ModuleNotFoundError:
-    import cli.activate  # noqa: F401 (exits with the line that shows how to activate .venv)
+    import cli.activate  # noqa: F401 (puts this clone on the path, or exits with a hint)
 
 import math
 import os

@@ -36,7 +36,7 @@ Writes litmus.json (every number) and litmus.png into the workdir. In Python,
 try:
     import experiments  # noqa: F401 (first: makes a Ctrl-C during imports print one line)
 except ModuleNotFoundError:
-    import cli.activate  # noqa: F401 (exits with the line that shows how to activate .venv)
+    import cli.activate  # noqa: F401 (puts this clone on the path, or exits with a hint)
 
 import sys
 from argparse import Namespace

@@ -17,7 +17,7 @@ try:
     # First: makes a Ctrl-C during other imports print one line.
     import experiments, jax  # noqa: E401, F401, I001
 except ModuleNotFoundError:
-    import cli.activate  # noqa: F401 (exits with the line that shows how to activate .venv)
+    import cli.activate  # noqa: F401 (puts this clone on the path, or exits with a hint)
 
 import contextlib
 import inspect

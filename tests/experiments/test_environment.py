@@ -1,10 +1,11 @@
-"""A command without the virtual environment prints how to activate it."""
+"""A command prints how to activate the environment, unless it finds JAX and its own clone."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from jaxformer.runtime.command_line import activation_hint
@@ -37,6 +38,13 @@ def test_commands_without_jax_print_the_hint():
     outputs = {command: run(f"experiments/{command}", "--help") for command in COMMANDS}
     assert outputs == dict.fromkeys(COMMANDS, (1, HINT))
     assert run("experiments/look.py", PYTHONPATH=str(ROOT)) == (1, HINT)
+
+
+def test_a_command_of_a_clone_that_is_not_on_the_path_runs():
+    packages = sysconfig.get_path("purelib")  # -S ignores the file that puts this clone on the path
+    code, output = run("experiments/run.py", "--help", PYTHONPATH=packages)
+    assert code == 0, output
+    assert "mixit/retrieval" in output
 
 
 def test_modules_without_jax_print_the_hint():
