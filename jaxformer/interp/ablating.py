@@ -27,6 +27,7 @@ from jaxformer.interp.components import (
     replace_parts,
 )
 from jaxformer.interp.patching import Score, check_prompts, last_scores, position_chunks
+from jaxformer.interp.prompts import read_position
 from jaxformer.models.model import Model
 from jaxformer.models.texts import as_tokens
 
@@ -44,7 +45,7 @@ def ablate_grid(
     ablation: str = "zero",
     by: Sequence[str] = ("head",),
     others: Any = None,
-    read_at: int = -1,
+    read_at: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
     """Returns the scores of prompts without one part of one block, each removed alone.
@@ -63,7 +64,8 @@ def ablate_grid(
             "position" in addition at one position at a time, and ("position",) alone removes
             attention and MLP there together.
         others: prompts of the same shape; by default, "resample" takes the next prompt.
-        read_at: the position of the logits.
+        read_at: the position of the logits: by default the mask of an encoder's prompts, or the
+            last token.
         progress: a function of the number of finished blocks and of all blocks.
 
     Returns:
@@ -78,7 +80,8 @@ def ablate_grid(
     _check_axes(by)
     tokens_BxT = np.asarray(as_tokens(model, prompts))
     others_BxT = tokens_BxT if others is None else np.asarray(as_tokens(model, others))
-    read_at = check_prompts(tokens_BxT, others_BxT, read_at)
+    check_prompts(tokens_BxT, others_BxT)
+    read_at = read_position(model, tokens_BxT, read_at)
     if ablation != "zero" and others is None and len(tokens_BxT) < 2:
         raise UserError(
             f"ablation={ablation!r} needs two prompts or more, got one: give others=.. or 'zero'."

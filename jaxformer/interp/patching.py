@@ -20,6 +20,7 @@ import numpy as np
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.interp import capture
 from jaxformer.interp.blocks import Blocks, Pass, is_divisible
+from jaxformer.interp.prompts import read_position
 from jaxformer.models.model import Model
 from jaxformer.models.texts import as_tokens
 
@@ -41,7 +42,7 @@ def patch_grid(
     score: Score,
     *,
     site: str = "states",
-    read_at: int = -1,
+    read_at: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
     """Returns the scores of corrupted prompts in which one state is that of the clean prompts.
@@ -56,7 +57,8 @@ def patch_grid(
         corrupted: as `clean`, with the same shape.
         score: a function of the logits (B, V) at the position `read_at` that returns (B,).
         site: the patched state of each block: "states", which leave it, or "before", which enter.
-        read_at: the position of the logits.
+        read_at: the position of the logits: by default the mask of an encoder's prompts, or the
+            last token.
         progress: a function of the number of finished blocks and of all blocks.
 
     Returns:
@@ -68,7 +70,8 @@ def patch_grid(
     """
     check_choice("site", site, SITES)
     clean, corrupted = (np.asarray(as_tokens(model, x)) for x in (clean, corrupted))
-    read_at = check_prompts(clean, corrupted, read_at)
+    check_prompts(clean, corrupted)
+    read_at = read_position(model, corrupted, read_at)
     if not is_divisible(model):
         return _whole_runs(model, params, clean, corrupted, score, site, read_at)
     blocks = Blocks(model, params)
@@ -140,17 +143,13 @@ def position_chunks(
     return chunks
 
 
-def check_prompts(clean: np.ndarray, corrupted: np.ndarray, read_at: int) -> int:
-    """Returns the read position, counted from the first token."""
+def check_prompts(clean: np.ndarray, corrupted: np.ndarray) -> None:
+    """Raises UserError unless the tokens of both are one shape (B, T)."""
     if clean.shape != corrupted.shape or clean.ndim != 2 or not clean.size:
         raise UserError(
             "clean and corrupted prompts must have one shape (prompts, tokens), got "
             f"{clean.shape} and {corrupted.shape}."
         )
-    length = clean.shape[1]
-    if not -length <= read_at < length:
-        raise UserError(f"read_at must be from {-length} to {length - 1}, got {read_at}.")
-    return read_at % length
 
 
 def _states_of_cases(
