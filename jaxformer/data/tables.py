@@ -167,7 +167,9 @@ def _sorted_classes(file: Path, column: str, names: Mapping[str, Any]) -> tuple[
     try:
         numbers = {name: float(name) for name in names}
     except ValueError:
+        _refuse_two_spellings(file, column, {name: name.strip() for name in names})
         return tuple(sorted(names))
+    _refuse_two_spellings(file, column, numbers)
     fractions = [name for name, number in numbers.items() if not number.is_integer()]
     if fractions:
         raise UserError(
@@ -175,6 +177,18 @@ def _sorted_classes(file: Path, column: str, names: Mapping[str, Any]) -> tuple[
             f"compare them with a number, as in --label '{column}>0'."
         )
     return tuple(sorted(names, key=numbers.__getitem__))
+
+
+def _refuse_two_spellings(file: Path, column: str, meanings: Mapping[str, Any]) -> None:
+    """Raises UserError if two names of classes, such as "1" and "1.0", mean the same."""
+    first_of: dict[Any, str] = {}
+    for name, meaning in meanings.items():
+        first = first_of.setdefault(meaning, name)
+        if first != name:
+            raise UserError(
+                f"{file}: {column!r} writes one class as {first!r} and {name!r}; write it in one "
+                "way."
+            )
 
 
 def _too_many_classes(file: Path, column: str) -> UserError:

@@ -14,6 +14,7 @@ Transformer Circuits" (the other functions).
 """
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -36,6 +37,7 @@ WRITERS = r"block_\d+/(attn/heads|mlp/output)"
 FACTORS = r"(.*/)?\w*norm/factor"
 Positions = int | Sequence[int] | jax.Array | None
 KINDS = ("query", "key", "value")
+NONLINEAR = 1e-3  # the share by which a linear metric may miss its multiples by rounding
 
 
 def logit_lens(
@@ -161,14 +163,16 @@ def attribution(
         params: its parameters.
         inputs: the model's inputs.
         metric: a linear function of the logits (B, T, V) that returns a number, such as the
-            difference of two logits.
+            difference of two logits. A probability or its logarithm is not linear: then the parts
+            are slopes times values, which do not add up to the metric, and a warning says so.
     """
     addresses = shapes(model, params, *inputs)
     writers = [a for a in addresses if re.fullmatch(WRITERS, a)]
     _check_stream(model, addresses, writers)
     writers.insert(0, "embedded")
     factors = [a for a in addresses if re.fullmatch(FACTORS, a)]
-    _, values = run(model, params, *inputs, names=[re.escape(a) for a in (*writers, *factors)])
+    logits, values = run(model, params, *inputs, names=[re.escape(a) for a in (*writers, *factors)])
+    _warn_unless_linear(metric, logits)
 
     def shifted_metric(shifts):
         new = {re.escape(a): values[a] for a in factors}
@@ -179,6 +183,22 @@ def attribution(
     total, slopes = jax.value_and_grad(shifted_metric)(no_shifts)
     parts = {a: (slopes[a] * values[a]).sum(-1) for a in writers}
     return Attribution(parts, total, total - sum(part.sum() for part in parts.values()))
+
+
+def _warn_unless_linear(metric: Callable[[jax.Array], jax.Array], logits: jax.Array) -> None:
+    """Warns if the metric is no linear function, with a constant perhaps, of some logits."""
+    if isinstance(logits, Tracer):
+        return
+    multiples = (float(scalar(metric, x * logits.astype(jnp.float32))) for x in (0, 1, -1, 2))
+    at_zero, at_one, at_minus_one, at_two = multiples
+    bends = (at_one + at_minus_one - 2 * at_zero, at_two + at_zero - 2 * at_one)
+    size = abs(at_zero) + abs(at_one) + abs(at_two)
+    if max(map(abs, bends)) > NONLINEAR * size:
+        warnings.warn(
+            "the metric is not linear in the logits, so `rest` has more than the biases: take a "
+            "difference of logits instead, such as logits[0, -1, a] - logits[0, -1, b].",
+            stacklevel=3,
+        )
 
 
 def _check_stream(model: Any, addresses: Any, writers: list[str]) -> None:

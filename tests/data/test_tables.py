@@ -89,6 +89,8 @@ WRONG = {
     "no number": ("a.csv", "text,x\na,good\n", "x>0", "line 2: 'x' is no number but 'good'"),
     "no class": ("a.csv", "text,x\na,1\nb,\n", "x", "line 3 has no class: 'x' is empty"),
     "fractions": ("a.csv", "text,x\na,1\nb,1.5\n", "x", "no classes, such as 1.5; .*--label 'x>0'"),
+    "two spellings": ("a.csv", "text,x\na,1\nb,1.0\n", "x", "one class as '1' and '1.0'"),
+    "a space": ("a.csv", "text,x\na,good\nb, good\n", "x", "one class as 'good' and ' good'"),
     "a list": ("a.jsonl", '{"text": "a", "x": []}\n', "x", "line 1: 'x' is no class but"),
     "no JSON": ("a.jsonl", '{"text": "a"}\n{\n', "", "line 2: the line is not JSON"),
     "deep JSON": ("a.jsonl", '{"text": ' + "[" * 10**5, "", "line 1: the JSON is nested too"),

@@ -1,5 +1,7 @@
 """Logit lens, attribution and circuits against their definitions."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -69,6 +71,25 @@ def test_the_parts_add_up(kind):
         expected = ((heads @ kernel) * gain) @ read
         np.testing.assert_allclose(parts["block_0/attn/heads"][:, -1, 1], expected, rtol=1e-4)
         assert np.abs(parts["block_0/attn/heads"][:, :-1]).max() == 0
+
+
+@pytest.mark.parametrize(
+    ("of_logits", "is_linear"),
+    [
+        (metric, True),
+        (lambda logits: metric(logits) + 3, True),
+        (lambda logits: jax.nn.log_softmax(logits)[0, -1, 3], False),
+        (lambda logits: jax.nn.softmax(logits)[0, -1, 3], False),
+        (lambda logits: logits[0, -1].max(), False),
+    ],
+)
+def test_a_metric_that_is_not_linear_is_warned_of(of_logits, is_linear):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        lens.attribution(LLAMA, WEIGHTS, TOKENS, metric=of_logits)
+    assert [("not linear in the logits" in str(w.message)) for w in caught] == [True] * (
+        not is_linear
+    )
 
 
 def test_thin_factors_score_circuits_like_full_matrices():
