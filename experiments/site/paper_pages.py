@@ -55,6 +55,7 @@ the primary rules of distinct claims, by Benjamini and Hochberg's for all others
 those in which the claim was explored, and *code* is their commit. [How a verdict is
 made](../verdicts.md) explains verdicts, flags and kinds of "did not hold". `jaxformer report
 --write` makes this page."""
+ALL_EXAMPLES = " (all examples)"  # after a published number, where our rule takes a part of them
 # The end of the first sentence of a caveat.
 SENTENCE_END = re.compile(r"(?<=[.?!])\s+(?=[A-Z0-9\"`(])")
 
@@ -158,17 +159,27 @@ def _published(row: Row) -> str:
 
 
 def _published_sides(item: Item, rule: Rule) -> str:
-    texts = [text for side in rule.sides if (text := _published_number(item, side))]
-    return " against ".join(texts) or "-"
+    """Returns the paper's numbers for the sides of a rule, with a note unless they are alike."""
+    sides = [side for side in rule.sides if _published_number(item, side)]
+    note = ALL_EXAMPLES if any(side.metric != item.metric for side in sides) else ""
+    return (" against ".join(_published_number(item, side) for side in sides) or "-") + note
 
 
 def _published_number(item: Item, side: Side) -> str:
-    """The number that the paper prints for a side; "" if it prints none or the side has several."""
+    """The number that the paper prints for a side; "" if it prints none or the side has several.
+
+    A side on a part of the examples, such as those that training lacks, or after more steps has
+    the number of its network.
+    """
     is_cell = side.cells == (side.cell,) and side.cell in item.cells
-    if not is_cell or side.is_baseline or side.metric != item.metric:
+    is_of_metric = re.fullmatch(rf"{item.metric}(_unseen|/.+)?", side.metric)
+    if not is_cell or side.is_baseline or not is_of_metric:
         return ""
-    published = item.cells[side.cell].published
-    return "" if published is None else number(published)
+    config = item.cells[side.cell].config
+    numbers = (cell.published for cell in item.cells.values() if cell.config == config)
+    own = item.cells[side.cell].published
+    shown = own if own is not None else next(filter(None, numbers), None)
+    return "" if shown is None else number(shown)
 
 
 def _section(row: Row, trends: Trends) -> list[str]:

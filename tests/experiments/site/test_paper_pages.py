@@ -45,6 +45,15 @@ def test_a_row_has_the_papers_number_ours_and_the_verdict(rows):
     assert "with size" not in cells["Table 1"], "a column of dashes is left out"
 
 
+def test_a_number_of_all_examples_beside_a_rule_on_a_part_of_them_says_so(published_rows):
+    rows = [row for row in published_rows if row.paper.key == "mixit"]
+    page = paper_page(PAPERS["mixit"], rows, [], {})
+    paper = {row["claim"].split("]")[0][1:]: row["paper"] for row in table_rows(page)}
+    assert paper["Table 1, decimal addition"] == "1 against 0.9858"
+    assert paper["Table 1, Dyck-1"] == "0.9617", "MixiT's, of which we judge longer training"
+    assert paper["Table 2, retrieval"] == "0.9701 against 1 (all examples)"
+
+
 def test_rules_and_checks_are_folded(rows):
     page = paper_page(made_up.PAPER, rows, [], {})
     assert page.count("<details>") == page.count("</details>") > len(rows) / 2
