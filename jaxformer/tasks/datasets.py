@@ -12,6 +12,7 @@ from jaxformer.tasks.arrays import NOT_SCORED, PARTS, Arrays
 
 SPLITS = {**dict.fromkeys(("validation", "valid", "val", "dev"), "validation"), "train": "train"}
 SPLITS |= {"test": "test"}
+MASK = "attention_mask"  # the column in which tokenizers of transformers mark padding by 0
 
 
 def from_dataset(
@@ -37,7 +38,7 @@ def from_dataset(
             predicts the next one.
         weights: the column with a weight for each target.
         pad: the token that fills up shorter rows, which is not scored. Without it all rows must
-            have one length.
+            have one length. Tokens of which the column `attention_mask` says 0 are left out first.
         shift: the label of a position is what the position before it predicts, as in labels for
             transformers, which are a copy of the tokens with -100 where nothing is scored.
         **options: vocab_size, and the shares validation and test that parts which the data set
@@ -50,10 +51,11 @@ def from_dataset(
     columns = inputs, targets, weights
     gathered: dict[str, list[Any]] = {"inputs": [], "targets": [], "weights": []}
     parts: list[str] = []
-    splits, are_copies = _splits(dataset), True
+    splits, are_copies, are_cut = _splits(dataset), True, False
     for split, rows in splits.items():
         for number, row in enumerate(_iterate(rows, split)):
-            fields = _fields(row, columns)
+            fields, is_cut = _without_padding(row, _fields(row, columns))
+            are_cut = are_cut or is_cut
             are_copies = are_copies and _is_copy(*fields[:2])
             for name, values in zip(gathered, _shifted(fields) if shift else fields, strict=True):
                 gathered[name].append(values)
@@ -65,6 +67,11 @@ def from_dataset(
         raise UserError(
             "the target of each token is the token itself, as in labels for transformers, which "
             "shifts them: give shift=True, or targets=None if no label is -100."
+        )
+    if pad is None and are_cut and len({*map(len, gathered["inputs"])}) > 1:
+        raise UserError(
+            f"the rows are padded ({MASK} has zeros): give pad=TOKEN, such as the tokenizer's "
+            "pad_token_id, which is not scored."
         )
     if pad is not None:
         _fill_up(gathered, pad)
@@ -135,6 +142,23 @@ def _fields(row: Any, columns: tuple[Any, ...]) -> list[Any]:
                 f"have: {', '.join(map(str, row))}. Give inputs=.. and targets=.. ."
             )
     return [None if column is None else row[column] for column in columns]
+
+
+def _without_padding(row: Any, fields: list[Any]) -> tuple[list[Any], bool]:
+    """The fields of a row without its padding, and whether there was any.
+
+    A tokenizer that fills up rows writes zeros into a column of its own.
+    """
+    if not isinstance(row, Mapping) or row.get(MASK) is None:
+        return fields, False
+    is_real_T = np.asarray(row[MASK]) != 0
+    if is_real_T.shape != np.shape(fields[0]) or is_real_T.all():
+        return fields, False
+    kept = [
+        np.asarray(x)[is_real_T] if np.shape(x) == is_real_T.shape else x  # an answer is no list
+        for x in fields
+    ]
+    return kept, True
 
 
 def _is_copy(inputs: Any, targets: Any) -> bool:

@@ -269,6 +269,32 @@ def test_short_rows_are_filled_up_with_what_is_not_scored():
     np.testing.assert_array_equal(batch.weights.sum(1), (batch.inputs != 0).sum(1) - 1)
 
 
+@pytest.mark.parametrize("targets", [None, "label", "labels"])
+def test_rows_that_a_tokenizer_filled_up_are_those_without_padding(targets):
+    """Its zeros in `attention_mask` mark what is neither scored nor an input."""
+    short = [
+        {
+            "input_ids": [5 + i % 9, 2, 3][: 2 + i % 2],
+            "label": i % 4,
+            "labels": [1, 2, 3][: 2 + i % 2],
+        }
+        for i in range(90)
+    ]
+    padded = [
+        {
+            "input_ids": [*row["input_ids"], 0, 0][:3],
+            "attention_mask": [1, 1, i % 2],
+            "label": row["label"],
+            "labels": [*row["labels"], 0, 0][:3],
+        }
+        for i, row in enumerate(short)
+    ]
+    expected = from_dataset(short, targets=targets, pad=0)
+    assert from_dataset(padded, targets=targets, pad=0) == expected
+    with pytest.raises(UserError, match=r"rows are padded \(attention_mask has zeros\): give pad"):
+        from_dataset(padded, targets=targets)
+
+
 @pytest.mark.parametrize(
     "dataset, options, message",
     [
