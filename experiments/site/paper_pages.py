@@ -160,9 +160,9 @@ def _published(row: Row) -> str:
 
 def _published_sides(item: Item, rule: Rule) -> str:
     """Returns the paper's numbers for the sides of a rule, with a note unless they are alike."""
-    sides = [side for side in rule.sides if _published_number(item, side)]
-    note = ALL_EXAMPLES if any(side.metric != item.metric for side in sides) else ""
-    return (" against ".join(_published_number(item, side) for side in sides) or "-") + note
+    texts = {side: text for side in rule.sides if (text := _published_number(item, side))}
+    note = ALL_EXAMPLES if any(side.metric != item.metric for side in texts) else ""
+    return (" against ".join(texts.values()) or "-") + note
 
 
 def _published_number(item: Item, side: Side) -> str:
@@ -172,14 +172,13 @@ def _published_number(item: Item, side: Side) -> str:
     the number of its network.
     """
     is_cell = side.cells == (side.cell,) and side.cell in item.cells
-    is_of_metric = re.fullmatch(rf"{item.metric}(_unseen|/.+)?", side.metric)
+    is_of_metric = re.fullmatch(rf"{re.escape(item.metric)}(_unseen|/.+)?", side.metric)
     if not is_cell or side.is_baseline or not is_of_metric:
         return ""
-    config = item.cells[side.cell].config
-    numbers = (cell.published for cell in item.cells.values() if cell.config == config)
-    own = item.cells[side.cell].published
-    shown = own if own is not None else next(filter(None, numbers), None)
-    return "" if shown is None else number(shown)
+    own = item.cells[side.cell]
+    same = [own, *(x for x in item.cells.values() if x.config == own.config and not x.overrides)]
+    published = [number(cell.published) for cell in same if cell.published is not None]
+    return published[0] if published else ""
 
 
 def _section(row: Row, trends: Trends) -> list[str]:

@@ -64,9 +64,10 @@ def read_position(model: Any, tokens_BxT: np.ndarray, read_at: int | None) -> in
     length = tokens_BxT.shape[1]
     if read_at is None:
         tokenizer = attached(model)
-        if tokenizer is None or getattr(getattr(model, "spec", None), "causal", True):
+        if tokenizer is None or model.spec.causal:
             return length - 1
-        masks = {answer_position(x, tokenizer, False, "read_at") for x in tokens_BxT.tolist()}
+        where = "without read_at=POSITION"
+        masks = {answer_position(x, tokenizer, False, where) for x in tokens_BxT.tolist()}
         if len(masks) > 1:
             raise UserError(
                 f"the prompts have their masks at {sorted(masks)}, and one position is read: give "
