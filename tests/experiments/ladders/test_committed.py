@@ -44,7 +44,7 @@ def values(side, runs, size):
 
 
 def effects(ladder, runs, size):
-    """What each seed has on the left minus what it has on the right, in the order of the seeds."""
+    """Returns the left number minus the right one for each seed, in the order of the seeds."""
     left, right = (values(ladder[side], runs, size) for side in ("left", "right"))
     seeds = sorted(left if isinstance(left, dict) else right)
     of_seed = [[x[s] if isinstance(x, dict) else x for s in seeds] for x in (left, right)]
