@@ -16,10 +16,11 @@
 The package's modules are imported on first use, so that `import jaxformer` is quick.
 """
 
-import importlib
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from jaxformer.core import lazy
 
 __version__ = "0.2.0"
 
@@ -37,11 +38,12 @@ if 0 <= _address_space < 2e9:
     )
 
 if TYPE_CHECKING:
-    from jaxformer import capture, surgery
+    import theory
+    from jaxformer import capture, models, surgery, tasks
     from jaxformer.api import plan, train
     from jaxformer.core import adapters
     from jaxformer.core.partition import Partition
-    from jaxformer.interp import lens, plots
+    from jaxformer.interp import circuits, known, lens, plots
     from jaxformer.interp.generation import generate
     from jaxformer.loading import load
     from jaxformer.loading import open_run as open
@@ -52,64 +54,61 @@ if TYPE_CHECKING:
     from jaxformer.studies.compare import compare
     from jaxformer.studies.litmus.train import litmus
     from jaxformer.training.run_view import Run
+    from theory import advise
 
 __all__ = [
     "Partition",
     "Run",
     "__version__",
     "adapters",
+    "advise",
     "anatomy",
     "capture",
+    "circuits",
     "compare",
     "examine",
     "generate",
+    "known",
     "lens",
     "litmus",
     "load",
+    "models",
     "open",
     "plan",
     "plots",
     "surgery",
+    "tasks",
     "text",
+    "theory",
     "train",
     "wrap",
 ]
 
-# Name -> the module and the name in it.
-_OBJECTS = {
-    "Partition": ("jaxformer.core.partition", "Partition"),
-    "Run": ("jaxformer.training.run_view", "Run"),
-    "anatomy": ("jaxformer.studies.anatomy.api", "anatomy"),
-    "compare": ("jaxformer.studies.compare", "compare"),
-    "examine": ("jaxformer.studies.anatomy.examination", "examine"),
-    "generate": ("jaxformer.interp.generation", "generate"),
-    "litmus": ("jaxformer.studies.litmus.train", "litmus"),
-    "load": ("jaxformer.loading", "load"),
-    "open": ("jaxformer.loading", "open_run"),
-    "plan": ("jaxformer.api", "plan"),
-    "text": ("jaxformer.models.texts", "text"),
-    "train": ("jaxformer.api", "train"),
-    "wrap": ("jaxformer.models.wrap", "wrap"),
-}
-_SUBMODULES = {
+# Each name and where it is.
+_PLACES = {
+    "Partition": "jaxformer.core.partition:Partition",
+    "Run": "jaxformer.training.run_view:Run",
     "adapters": "jaxformer.core.adapters",
+    "advise": "theory.advise",
+    "anatomy": "jaxformer.studies.anatomy.api:anatomy",
     "capture": "jaxformer.capture",
+    "circuits": "jaxformer.interp.circuits",
+    "compare": "jaxformer.studies.compare:compare",
+    "examine": "jaxformer.studies.anatomy.examination:examine",
+    "generate": "jaxformer.interp.generation:generate",
+    "known": "jaxformer.interp.known",
     "lens": "jaxformer.interp.lens",
+    "litmus": "jaxformer.studies.litmus.train:litmus",
+    "load": "jaxformer.loading:load",
+    "models": "jaxformer.models",
+    "open": "jaxformer.loading:open_run",
+    "plan": "jaxformer.api:plan",
     "plots": "jaxformer.interp.plots",
     "surgery": "jaxformer.surgery",
+    "tasks": "jaxformer.tasks",
+    "text": "jaxformer.models.texts:text",
+    "theory": "theory",
+    "train": "jaxformer.api:train",
+    "wrap": "jaxformer.models.wrap:wrap",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name in _OBJECTS:
-        module, attribute = _OBJECTS[name]
-        return getattr(importlib.import_module(module), attribute)
-    if name in _SUBMODULES:
-        return importlib.import_module(_SUBMODULES[name])
-    # With `name` and `obj` Python adds "Did you mean ..?" to the traceback.
-    message = f"module 'jaxformer' has no attribute {name!r}"
-    raise AttributeError(message, name=name, obj=sys.modules[__name__])
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy.names(__name__, _PLACES)

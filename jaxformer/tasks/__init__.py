@@ -7,9 +7,9 @@
 Read `task` first, which has the base class, then `retrieval` as an example.
 """
 
-import importlib
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from jaxformer.core import lazy
 
 if TYPE_CHECKING:
     from jaxformer.tasks.arrays import Arrays
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Arrays", "Batch", "Task", "from_dataset"]
 # Imported on first use: most tasks need none of them.
-_MODULES = {"Arrays": "arrays", "Batch": "task", "Task": "task", "from_dataset": "datasets"}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    message = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(message, name=name, obj=sys.modules[__name__])
+__getattr__, __dir__ = lazy.names(
+    __name__,
+    {
+        "Arrays": "jaxformer.tasks.arrays:Arrays",
+        "Batch": "jaxformer.tasks.task:Batch",
+        "Task": "jaxformer.tasks.task:Task",
+        "from_dataset": "jaxformer.tasks.datasets:from_dataset",
+    },
+)

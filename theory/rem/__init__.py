@@ -14,8 +14,9 @@ rows, M and R terms of a Chebyshev series. Names are imported on first use, so t
 command that needs NumPy alone does not import jax.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from jaxformer.core import lazy
 
 if TYPE_CHECKING:
     from theory.rem.overlaps import (
@@ -29,9 +30,16 @@ if TYPE_CHECKING:
         spectrum_radius as spectrum_radius,
     )
 
-
-def __getattr__(name: str) -> Any:
-    overlaps = importlib.import_module("theory.rem.overlaps")
-    if name.startswith("_") or not hasattr(overlaps, name):
-        raise AttributeError(f"module 'theory.rem' has no attribute {name!r}")
-    return getattr(overlaps, name)
+_NAMES = (
+    "attention_entropy",
+    "critical_beta",
+    "cross_overlap",
+    "number_of_tokens",
+    "second_moment",
+    "self_overlap",
+    "self_overlap_heuristic",
+    "spectrum_radius",
+)
+__getattr__, __dir__ = lazy.names(
+    __name__, {name: f"theory.rem.overlaps:{name}" for name in _NAMES}
+)

@@ -17,8 +17,9 @@ jaxformer, B batch, T tokens, N width, H heads, L layers. Names are imported on 
 command that needs NumPy alone does not import jax.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from jaxformer.core import lazy
 
 if TYPE_CHECKING:
     from theory.signal.architecture import Architecture as Architecture
@@ -37,19 +38,17 @@ if TYPE_CHECKING:
     )
     from theory.signal.recursion import Layers as Layers, forward as forward
 
-# Block comes from `propagation`, which registers it as a jax pytree.
 _MODULE_OF = {
     "Architecture": "architecture",
     **dict.fromkeys(("Signal", "measure", "predict"), "encoder"),
     "OVERLAPS": "encoder_block",
+    # Block comes from `propagation`, which registers it as a jax pytree.
     **dict.fromkeys(("Block", "FixedPoints", "block_map", "critical_alpha"), "propagation"),
     **dict.fromkeys(("effective_beta", "effective_beta_paper"), "propagation"),
     **dict.fromkeys(("fixed_points", "overlap_pair", "propagate"), "propagation"),
     **dict.fromkeys(("Layers", "forward"), "recursion"),
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'theory.signal' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"theory.signal.{_MODULE_OF[name]}"), name)
+__getattr__, __dir__ = lazy.names(
+    __name__,
+    {name: f"theory.signal.{module}:{name}" for name, module in _MODULE_OF.items()},
+)

@@ -14,9 +14,9 @@ The names below are imported on first use, because `theory.advise` reads a confi
 `config_numbers` in less time than an import of JAX takes.
 """
 
-import importlib
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from jaxformer.core import lazy
 
 if TYPE_CHECKING:
     from jaxformer.models.pretrained.config_json import describe
@@ -37,22 +37,17 @@ __all__ = [
     "save_adapter",
     "save_folder",
 ]
-# Name -> the module of this package in which it is defined.
-_MODULES = {
-    "Pretrained": "network",
-    "PretrainedSpec": "spec",
-    "describe": "config_json",
-    "is_pretrained": "folder",
-    "load_adapter": "peft_folder",
-    "load_folder": "folder",
-    "pretrained": "network",
-    "save_adapter": "peft_folder",
-    "save_folder": "saving",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    message = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(message, name=name, obj=sys.modules[__name__])
+__getattr__, __dir__ = lazy.names(
+    __name__,
+    {
+        "Pretrained": f"{__name__}.network:Pretrained",
+        "PretrainedSpec": f"{__name__}.spec:PretrainedSpec",
+        "describe": f"{__name__}.config_json:describe",
+        "is_pretrained": f"{__name__}.folder:is_pretrained",
+        "load_adapter": f"{__name__}.peft_folder:load_adapter",
+        "load_folder": f"{__name__}.folder:load_folder",
+        "pretrained": f"{__name__}.network:pretrained",
+        "save_adapter": f"{__name__}.peft_folder:save_adapter",
+        "save_folder": f"{__name__}.saving:save_folder",
+    },
+)
