@@ -74,14 +74,16 @@ class Outcome:
 
 
 class Figure(NamedTuple):
-    """The two functions of a figure: `measure` returns an Outcome, `draw` draws its arrays.
+    """The functions of a figure: `measure` returns an Outcome, `draw` draws its arrays.
 
-    `draw` takes the arrays first. All other arguments of both functions are settings: fields of
-    config.figure, `seed` and `n_seeds`.
+    `draw` takes the arrays first. All other arguments are settings: fields of config.figure, `seed`
+    and `n_seeds`. `check` raises UserError for settings that cannot be measured, before anything
+    runs.
     """
 
     measure: Callable[..., Outcome]
     draw: Callable[..., Any]
+    check: Callable[..., None] | None = None
 
 
 def settings_of(function: Callable) -> list[str]:

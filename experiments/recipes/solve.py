@@ -8,7 +8,6 @@ The figure can be drawn again later from the files of the run.
 
 import importlib
 import inspect
-import sys
 from typing import Any
 
 import jax
@@ -22,52 +21,52 @@ from jaxformer.runtime import progress
 from jaxformer.training.population import check_seeds
 from jaxformer.training.result import result_of
 
-# Name -> "MODULE:FIGURE". The module of experiments/papers has measure_FIGURE and draw_FIGURE.
-# The papers' records have these names; another figure is named by its module (`functions`).
+# Name -> "MODULE:FIGURE", a `Figure` in a module of experiments/papers. The papers' records have
+# these names; another figure is named by its module (`figure_of`).
 FIGURES: dict[str, str] = {
-    "signal_maps": "two_failure_modes.attention:maps",
-    "signal_phase": "two_failure_modes.attention:phase",
-    "signal_overlap": "two_failure_modes.score_rows:overlap",
-    "signal_exponents": "two_failure_modes.score_rows:exponents",
-    "signal_scores": "two_failure_modes.score_rows:scores",
-    "signal_moments": "two_failure_modes.attention:moments",
-    "signal_spectrum": "two_failure_modes.attention:spectrum",
-    "signal_trainability": "two_failure_modes.boundary:trainability",
-    "signal_critical": "two_failure_modes.boundary:critical",
-    "signal_gradients": "two_failure_modes.gradients:gradients",
-    "signal_lengths": "two_failure_modes.lengths:lengths",
-    "signal_weight_laws": "two_failure_modes.weight_laws:weight_laws",
-    "signal_depth": "two_failure_modes.depth:depth",
-    "signal_tanh": "two_failure_modes.depth:tanh",
-    "signal_no_residual": "two_failure_modes.depth:no_residual",
-    "paths_accuracy": "attention_paths.accuracy:accuracy",
-    "paths_alignment": "attention_paths.kernels:alignment",
-    "paths_datasets": "attention_paths.datasets:datasets",
-    "paths_effective": "attention_paths.effective_weights:effective",
-    "paths_head_scores": "attention_paths.heads:head_scores",
-    "paths_kernels": "attention_paths.kernels:path_kernels",
-    "paths_networks": "attention_paths.heads:networks",
-    "paths_order_parameter": "attention_paths.accuracy:order_parameter",
-    "paths_robustness": "attention_paths.accuracy:robustness",
-    "associations_allocation": "associations.allocation:allocation",
-    "associations_bounds": "associations.bounds:bounds",
-    "associations_chosen_layer": "associations.chosen_layer:chosen_layer",
-    "associations_finetuned_parts": "associations.finetuned_parts:finetuned_parts",
-    "associations_gsm8k": "associations.gsm8k:gsm8k",
-    "associations_lemmas": "associations.lemmas:lemmas",
-    "associations_published": "associations.published:published",
-    "associations_embeddings": "associations.theorems:random_embeddings",
-    "associations_samples": "associations.sample_complexity:samples",
-    "associations_theory": "associations.theorems:theory",
-    "covariance_depth": "mixit.depth:covariance_depth",
-    "covariance_trained": "mixit.depth_trained:covariance_trained",
-    "speed": "mixit.speed:speed",
-    "universality": "mixit.universality:universality",
-    "rank_collapse": "mixit.rank_collapse:rank_collapse",
-    "sde_causal": "mixit.sde:causal",
-    "sde_one_step": "mixit.sde:one_step",
-    "sde_paths": "mixit.sde_paths:paths",
-    "sde_printed_variance": "mixit.sde:printed_variance",
+    "signal_maps": "two_failure_modes.attention:MAPS",
+    "signal_phase": "two_failure_modes.attention:PHASE",
+    "signal_overlap": "two_failure_modes.score_rows:OVERLAP",
+    "signal_exponents": "two_failure_modes.score_rows:EXPONENTS",
+    "signal_scores": "two_failure_modes.score_rows:SCORES",
+    "signal_moments": "two_failure_modes.attention:MOMENTS",
+    "signal_spectrum": "two_failure_modes.attention:SPECTRUM",
+    "signal_trainability": "two_failure_modes.boundary:TRAINABILITY",
+    "signal_critical": "two_failure_modes.boundary:CRITICAL",
+    "signal_gradients": "two_failure_modes.gradients:GRADIENTS",
+    "signal_lengths": "two_failure_modes.lengths:LENGTHS",
+    "signal_weight_laws": "two_failure_modes.weight_laws:WEIGHT_LAWS",
+    "signal_depth": "two_failure_modes.depth:DEPTH",
+    "signal_tanh": "two_failure_modes.depth:TANH",
+    "signal_no_residual": "two_failure_modes.depth:NO_RESIDUAL",
+    "paths_accuracy": "attention_paths.accuracy:ACCURACY",
+    "paths_alignment": "attention_paths.kernels:ALIGNMENT",
+    "paths_datasets": "attention_paths.datasets:DATASETS",
+    "paths_effective": "attention_paths.effective_weights:EFFECTIVE",
+    "paths_head_scores": "attention_paths.heads:HEAD_SCORES",
+    "paths_kernels": "attention_paths.kernels:PATH_KERNELS",
+    "paths_networks": "attention_paths.heads:NETWORKS",
+    "paths_order_parameter": "attention_paths.accuracy:ORDER_PARAMETER",
+    "paths_robustness": "attention_paths.accuracy:ROBUSTNESS",
+    "associations_allocation": "associations.allocation:ALLOCATION",
+    "associations_bounds": "associations.bounds:BOUNDS",
+    "associations_chosen_layer": "associations.chosen_layer:CHOSEN_LAYER",
+    "associations_finetuned_parts": "associations.finetuned_parts:FINETUNED_PARTS",
+    "associations_gsm8k": "associations.gsm8k:GSM8K",
+    "associations_lemmas": "associations.lemmas:LEMMAS",
+    "associations_published": "associations.published:PUBLISHED",
+    "associations_embeddings": "associations.theorems:RANDOM_EMBEDDINGS",
+    "associations_samples": "associations.sample_complexity:SAMPLES",
+    "associations_theory": "associations.theorems:THEORY",
+    "covariance_depth": "mixit.depth:COVARIANCE_DEPTH",
+    "covariance_trained": "mixit.depth_trained:COVARIANCE_TRAINED",
+    "speed": "mixit.speed:SPEED",
+    "universality": "mixit.universality:UNIVERSALITY",
+    "rank_collapse": "mixit.rank_collapse:RANK_COLLAPSE",
+    "sde_causal": "mixit.sde:CAUSAL",
+    "sde_one_step": "mixit.sde:ONE_STEP",
+    "sde_paths": "mixit.sde_paths:PATHS",
+    "sde_printed_variance": "mixit.sde:PRINTED_VARIANCE",
 }
 
 # Figures that sample one hidden Markov task for each seed. `data.file` can replace the task.
@@ -114,8 +113,8 @@ def run(config, workdir: Workdir) -> int:
 
 def figure(config, arrays):
     """Draws the figure from the arrays of a run."""
-    functions, settings = setup(config)
-    return call(functions.draw, settings | {"arrays": arrays})
+    drawn, settings = setup(config)
+    return call(drawn.draw, settings | {"arrays": arrays})
 
 
 redraw = finish_run.make_redraw(figure)
@@ -130,7 +129,7 @@ def setup(config) -> tuple[Figure, dict[str, Any]]:
     name = settings.pop("name")
     check_seeds(config.n_seeds)
     check_range("seed", config.seed, 0)
-    figure = functions(name)
+    figure = figure_of(name)
     parameters = settings_of(figure.measure)
     common = {"seed": config.seed, "n_seeds": config.n_seeds}
     if _file(config):
@@ -154,29 +153,31 @@ def setup(config) -> tuple[Figure, dict[str, Any]]:
     return figure, settings | {name: v for name, v in common.items() if name in parameters}
 
 
-def functions(name: str) -> Figure:
-    """The functions of a figure, such as "universality" or "package.module:figure".
+def figure_of(name: str) -> Figure:
+    """The figure of a name, such as "universality" or "package.module:MY_FIGURE".
 
-    The second form needs no entry in FIGURES: the module has measure_figure and draw_figure.
+    The second form needs no entry in FIGURES: the module has a `Figure` of that name.
     """
     if ":" in name:
-        module_name, _, suffix = name.partition(":")
+        module_name, _, attribute = name.partition(":")
     else:
         check_choice("figure", name, FIGURES)
-        module_name, _, suffix = f"experiments.papers.{FIGURES[name]}".partition(":")
+        module_name, _, attribute = f"experiments.papers.{FIGURES[name]}".partition(":")
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if not error.name or not module_name.startswith(error.name):
             raise
         raise UserError(f"figure {name!r}: there is no module {error.name!r}.") from None
-    names = [f"measure_{suffix}", f"draw_{suffix}"]
-    for function in names:
-        if not hasattr(module, function):
-            known = [other for other in vars(module) if other.startswith(("measure_", "draw_"))]
-            hint = did_you_mean(function, known)
-            raise UserError(f"figure {name!r}: {module_name} has no {function}.{hint}")
-    return Figure(*(getattr(module, function) for function in names))
+    found = getattr(module, attribute, None)
+    if not isinstance(found, Figure):
+        known = [other for other, value in vars(module).items() if isinstance(value, Figure)]
+        hint = did_you_mean(attribute, known)
+        raise UserError(
+            f"figure {name!r}: {module_name} has no Figure {attribute!r}.{hint} Write "
+            f"{attribute} = Figure(measure=.., draw=..)."
+        )
+    return found
 
 
 def check_numbers(field: str, value: Any) -> None:
@@ -198,10 +199,8 @@ def checked(config) -> tuple[Figure, dict[str, Any]]:
     Drawing needs no such check, so `figure` calls `setup` only.
     """
     figure, settings = setup(config)
-    module = sys.modules[figure.measure.__module__]
-    name = figure.measure.__name__.replace("measure_", "check_", 1)
-    if hasattr(module, name):
-        call(getattr(module, name), settings)
+    if figure.check is not None:
+        call(figure.check, settings)
     return figure, settings
 
 

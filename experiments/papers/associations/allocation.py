@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments.papers import plots
 from experiments.papers.fitting import fitted
-from experiments.papers.outcome import Outcome, Training, exact
+from experiments.papers.outcome import Figure, Outcome, Training, exact
 from jaxformer.core import optim
 from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
@@ -134,3 +134,6 @@ def draw_allocation(arrays, totals: Sequence[int], steps: int):
         axis,
     )
     return figure
+
+
+ALLOCATION = Figure(measure=measure_allocation, draw=draw_allocation)

@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.papers import plots
 from experiments.papers.associations.lemmas import INPUTS, gradient_gaps, margin_gaps
-from experiments.papers.outcome import Outcome
+from experiments.papers.outcome import Figure, Outcome
 from theory import one_step
 
 MEASURED = "gap/"  # arrays: the largest gap of each trial, divided by its bound
@@ -72,3 +72,6 @@ def draw_bounds(arrays, delta: float):
         "A point is a trial: a first gradient or a step on its own samples.",
     )
     return figure
+
+
+BOUNDS = Figure(measure=measure_bounds, draw=draw_bounds)

@@ -19,7 +19,7 @@ from experiments.papers import plots
 from experiments.papers.associations import blockwise, next_token, paper_prompts, published
 from experiments.papers.associations.laser_search import matching_matrices
 from experiments.papers.associations.next_token import PromptBatch
-from experiments.papers.outcome import Outcome, exact
+from experiments.papers.outcome import Figure, Outcome, exact
 from jaxformer import lens, surgery
 from jaxformer.core import paths
 from jaxformer.core.errors import NotFiniteError, check_choice
@@ -194,3 +194,8 @@ def draw_chosen_layer(arrays, prompt: str, judged: str, fraction: float):
     )
     plots.add_finding(figure, f"The halves choose block {chosen}", caption, axis)
     return figure
+
+
+CHOSEN_LAYER = Figure(
+    measure=measure_chosen_layer, draw=draw_chosen_layer, check=check_chosen_layer
+)

@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.papers import plots
 from experiments.papers.associations.published import TINY, cache_folder, files_of
-from experiments.papers.outcome import Outcome
+from experiments.papers.outcome import Figure, Outcome
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.models.pretrained import tiny
 from jaxformer.stats.differences import Number
@@ -163,3 +163,8 @@ def _mean(number: Number) -> Mean:
 
 def _texts(cell: Cell) -> np.ndarray:
     return np.asarray([*cell.texts_by_seed.values()])
+
+
+FINETUNED_PARTS = Figure(
+    measure=measure_finetuned_parts, draw=draw_finetuned_parts, check=check_finetuned_parts
+)

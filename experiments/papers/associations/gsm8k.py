@@ -20,7 +20,7 @@ import numpy as np
 from experiments.papers import plots
 from experiments.papers.associations import published
 from experiments.papers.associations.row_file import ROW_FORMAT, RowFile
-from experiments.papers.outcome import Outcome
+from experiments.papers.outcome import Figure, Outcome
 from jaxformer import surgery
 from jaxformer.core.config_fields import DTYPES
 from jaxformer.core.errors import NotFiniteError, UserError, check_choice
@@ -220,3 +220,6 @@ def number(text: str) -> float | None:
     marked = re.search(rf"####\s*\$?({NUMBER})", text)
     numbers = [marked.group(1)] if marked else re.findall(NUMBER, text)
     return float(numbers[-1].replace(",", "")) if numbers else None
+
+
+GSM8K = Figure(measure=measure_gsm8k, draw=draw_gsm8k, check=check_gsm8k)

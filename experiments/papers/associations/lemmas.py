@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.papers import plots
 from experiments.papers.associations.theorems import Sizes
-from experiments.papers.outcome import Outcome, exact
+from experiments.papers.outcome import Figure, Outcome, exact
 from experiments.papers.plots import PALE
 from theory import associative_memory as memory
 from theory import one_step
@@ -275,3 +275,6 @@ def draw_lemmas(arrays):
         "Each statement is tested at the error it states; G.1 (iii): below 1 the noise is smaller.",
     )
     return figure
+
+
+LEMMAS = Figure(measure=measure_lemmas, draw=draw_lemmas)

@@ -23,7 +23,7 @@ from experiments.papers import plots
 from experiments.papers.associations import next_token, paper_prompts
 from experiments.papers.associations.laser_search import matching_matrices
 from experiments.papers.associations.row_file import ROW_FORMAT, RowFile
-from experiments.papers.outcome import Outcome, exact
+from experiments.papers.outcome import Figure, Outcome, exact
 from jaxformer import loading, surgery
 from jaxformer.core import paths
 from jaxformer.core.config_fields import DTYPES
@@ -342,3 +342,6 @@ def cache_folder(settings: dict[str, Any]) -> Path:
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     name = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
     return base / "jaxformer" / "published" / name
+
+
+PUBLISHED = Figure(measure=measure_published, draw=draw_published, check=check_published)

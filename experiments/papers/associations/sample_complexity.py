@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.outcome import Outcome
+from experiments.papers.outcome import Figure, Outcome
 from theory import one_step
 
 LAYERS = ("feed_forward", "attention")
@@ -105,3 +105,6 @@ def draw_samples(arrays, alpha: float):
         right,
     )
     return figure
+
+
+SAMPLES = Figure(measure=measure_samples, draw=draw_samples)

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.outcome import Outcome, exact
+from experiments.papers.outcome import Figure, Outcome, exact
 from experiments.papers.plots import PALE
 from jaxformer.training.metrics import Mean, over_seeds
 from theory import associative_memory as memory
@@ -295,3 +295,7 @@ def _ends_below_full(losses_SxLxR: np.ndarray, rank_index: int) -> np.ndarray:
       rank_index: the index of the rank in the last axis.
     """
     return (losses_SxLxR[:, -1, rank_index] < losses_SxLxR[:, -1, -1]) * 1.0
+
+
+RANDOM_EMBEDDINGS = Figure(measure=measure_random_embeddings, draw=draw_random_embeddings)
+THEORY = Figure(measure=measure_theory, draw=draw_theory)

@@ -15,7 +15,7 @@ import numpy as np
 from experiments.papers import plots
 from experiments.papers.attention_paths import problem
 from experiments.papers.attention_paths.problem import Datasets
-from experiments.papers.outcome import Outcome, exact
+from experiments.papers.outcome import Figure, Outcome, exact
 from jaxformer.core.errors import UserError
 from jaxformer.training.metrics import Mean, over_seeds
 from theory import attention_paths
@@ -263,3 +263,10 @@ def _trusted_error(sem: float, chains: Mapping[str, Any]) -> float:
             print(f"{name}: the chains are not trusted: {'; '.join(doubts)}.", flush=True)
             sem = math.nan
     return sem
+
+
+ACCURACY = Figure(measure=measure_accuracy, draw=draw_accuracy)
+ORDER_PARAMETER = Figure(
+    measure=measure_order_parameter, draw=draw_order_parameter, check=check_order_parameter
+)
+ROBUSTNESS = Figure(measure=measure_robustness, draw=draw_robustness)

@@ -13,7 +13,7 @@ import numpy as np
 from experiments.papers import plots
 from experiments.papers.attention_paths import problem
 from experiments.papers.attention_paths.problem import Datasets, Example
-from experiments.papers.outcome import Outcome
+from experiments.papers.outcome import Figure, Outcome
 from jaxformer.stats import standard_error
 from theory.attention_paths.kernel import kernel_alignment, kernel_of_U
 
@@ -118,3 +118,6 @@ def draw_datasets(arrays, designs: Sequence[str], noises: Sequence[float]):
         f"{n_sets} data sets (grey), both sides of a gain on the same; bars: standard errors.",
     )
     return figure
+
+
+DATASETS = Figure(measure=measure_datasets, draw=draw_datasets)

@@ -14,7 +14,7 @@ import numpy as np
 from experiments.papers import plots
 from experiments.papers.attention_paths import problem
 from experiments.papers.attention_paths.problem import Datasets
-from experiments.papers.outcome import Outcome
+from experiments.papers.outcome import Figure, Outcome
 from theory import attention_paths
 
 CHAINS = 2
@@ -68,3 +68,6 @@ def draw_effective(arrays):
         problem.data_sets_phrase(len(gap_SxN)).capitalize(),
     )
     return figure
+
+
+EFFECTIVE = Figure(measure=measure_effective, draw=draw_effective)

@@ -7,7 +7,7 @@ import numpy as np
 from experiments.papers import plots
 from experiments.papers.attention_paths import problem
 from experiments.papers.attention_paths.problem import Datasets
-from experiments.papers.outcome import Outcome
+from experiments.papers.outcome import Figure, Outcome
 from jaxformer.training.metrics import over_seeds
 from theory import attention_paths
 
@@ -128,3 +128,7 @@ def all_heads(heads: Sequence[int]) -> list[tuple[int, int]]:
 def head_name(layer: int, head: int) -> str:
     """Returns a name like "(1)2" for layer 1, head 2, as in the paper."""
     return f"({layer + 1}){head + 1}"
+
+
+HEAD_SCORES = Figure(measure=measure_head_scores, draw=draw_head_scores)
+NETWORKS = Figure(measure=measure_networks, draw=draw_networks)

@@ -12,7 +12,7 @@ import numpy as np
 from experiments.papers import plots
 from experiments.papers.attention_paths import problem
 from experiments.papers.attention_paths.problem import Datasets
-from experiments.papers.outcome import Outcome, exact
+from experiments.papers.outcome import Figure, Outcome, exact
 from theory.attention_paths.kernel import kernel_alignment, kernel_of_U, kernel_task_overlap
 
 
@@ -115,3 +115,7 @@ def draw_path_kernels(arrays, widths: Sequence[int]):
         "entries off the diagonal. Alignment: Y'KY/(P|K|).",
     )
     return figure
+
+
+ALIGNMENT = Figure(measure=measure_alignment, draw=draw_alignment)
+PATH_KERNELS = Figure(measure=measure_path_kernels, draw=draw_path_kernels)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.outcome import Outcome, exact
+from experiments.papers.outcome import Figure, Outcome, exact
 from jaxformer.core.errors import UserError
 from jaxformer.interp import observables
 from jaxformer.models.decoder import Block, DecoderSpec
@@ -199,3 +199,8 @@ def draw(values: Mapping[str, np.ndarray], depths: np.ndarray, before=None):
         axes[0],
     )
     return figure
+
+
+COVARIANCE_DEPTH = Figure(
+    measure=measure_covariance_depth, draw=draw_covariance_depth, check=check_covariance_depth
+)

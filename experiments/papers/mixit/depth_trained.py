@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.papers.fitting import fitted
 from experiments.papers.mixit import depth
-from experiments.papers.outcome import Outcome, Training
+from experiments.papers.outcome import Figure, Outcome, Training
 from jaxformer.capture import capture
 from jaxformer.core import optim
 from jaxformer.core.partition import Partition
@@ -61,7 +61,7 @@ def measure_covariance_trained(
     outcome = Outcome({"depths": depths})
     for name, fields in models.items():
         partition = Partition([(pattern, label) for pattern, label in rules[name]])
-        tx = optim.optimizer(partition, {"train": optim.AdamW()}, 1.0, schedule)
+        tx = optim.optimizer(partition, {"train": optim.AdamW(weight_decay=0.0)}, 1.0, schedule)
         precision = {"dtype": jnp.float32, "param_dtype": jnp.float32}
         for k, L in enumerate(depths):
             sizes = {"vocab_size": task.vocab_size, "length": length, "layers": L}
@@ -119,3 +119,6 @@ def _measure(model, layers: int, params, tokens_BxT) -> np.ndarray:
 
     with jax.enable_x64(False):
         return np.asarray(jax.jit(lambda p: jax.lax.map(of_member, p))(params))
+
+
+COVARIANCE_TRAINED = Figure(measure=measure_covariance_trained, draw=draw_covariance_trained)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.outcome import Outcome
+from experiments.papers.outcome import Figure, Outcome
 from jaxformer.models.attention import mix, mixing_matrix
 from jaxformer.training.metrics import Mean, over_seeds
 from theory import covariance_sde as cs
@@ -119,3 +119,6 @@ def draw_rank_collapse(arrays, length: int, width: int):
         left,
     )
     return figure
+
+
+RANK_COLLAPSE = Figure(measure=measure_rank_collapse, draw=draw_rank_collapse)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.outcome import Outcome, exact
+from experiments.papers.outcome import Figure, Outcome, exact
 from jaxformer.training.metrics import Mean, over_seeds
 from theory import covariance_sde as cs
 
@@ -231,3 +231,8 @@ def _mean_correlation(phi) -> tuple[np.ndarray, np.ndarray]:
 def _start(m: int) -> jax.Array:
     """Returns Phi of m tokens with variance 1 and correlation .5."""
     return 0.5 * jnp.eye(m) + 0.5
+
+
+CAUSAL = Figure(measure=measure_causal, draw=draw_causal)
+ONE_STEP = Figure(measure=measure_one_step, draw=draw_one_step)
+PRINTED_VARIANCE = Figure(measure=measure_printed_variance, draw=draw_printed_variance)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.outcome import Outcome, exact
+from experiments.papers.outcome import Figure, Outcome, exact
 from jaxformer.core.errors import UserError
 from theory import covariance_sde as cs
 
@@ -153,3 +153,6 @@ def _walks(axis, arrays, name: str, networks_label: str) -> None:
         low, middle, high = arrays[f"walk/{source}/band/{name}"]
         plots.band(axis, taus, low, middle, high, colour, label)
         axis.plot(taus, arrays[f"walk/{source}/some/{name}"].T, color=colour, lw=0.4, alpha=0.7)
+
+
+PATHS = Figure(measure=measure_paths, draw=draw_paths)

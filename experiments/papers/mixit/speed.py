@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.outcome import Outcome, exact
+from experiments.papers.outcome import Figure, Outcome, exact
 from jaxformer.core import optim
 from jaxformer.core.errors import UserError, check_range
 from jaxformer.core.partition import Partition
@@ -148,7 +148,7 @@ def _order(models: Mapping[str, Any]) -> list[str]:
 def _setup(fields: Mapping[str, Any], rules, settings: TrainSettings, seed: int) -> Setup:
     partition = Partition([(pattern, label) for pattern, label in rules])
     constant = optim.schedule("constant", settings.steps, 0)
-    tx = optim.optimizer(partition, {"train": optim.AdamW()}, 1.0, constant)
+    tx = optim.optimizer(partition, {"train": optim.AdamW(weight_decay=0.0)}, 1.0, constant)
     task = Padded(window=fields["length"], vocab=fields["vocab_size"])
     with jax.enable_x64(False):
         sizes = DataSettings(test_size=1, validation_size=1)
@@ -162,3 +162,6 @@ def _measure(setup: Setup, settings: TrainSettings) -> Throughput:
     with jax.enable_x64(False):
         phases = [Phase(settings.steps, setup)]
         return train_phases(phases, settings, MemoryWorkdir({}), progress=False).session.speed
+
+
+SPEED = Figure(measure=measure_speed, draw=draw_speed, check=check_speed)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.outcome import Outcome, exact
+from experiments.papers.outcome import Figure, Outcome, exact
 from jaxformer.core.errors import UserError
 from jaxformer.models import attention
 
@@ -252,3 +252,6 @@ def draw_universality(arrays, heads: Sequence[int], mlp_heads: Sequence[int]):
         axes[0, 0],
     )
     return figure
+
+
+UNIVERSALITY = Figure(measure=measure_universality, draw=draw_universality)

@@ -9,7 +9,7 @@ after attention. Axes: S heads, B beta, R rho.
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.outcome import Outcome, exact, jackknife, root_mean_square
+from experiments.papers.outcome import Figure, Outcome, exact, jackknife, root_mean_square
 from experiments.papers.plots import COLOURS
 from experiments.papers.two_failure_modes import one_head
 from experiments.papers.two_failure_modes.one_head import LARGE_T, Heads
@@ -269,3 +269,9 @@ def _edges(*axes: np.ndarray) -> list[float]:
         half = (centres[1] - centres[0]) / 2
         edges += [centres[0] - half, centres[-1] + half]
     return edges
+
+
+MAPS = Figure(measure=measure_maps, draw=draw_maps)
+PHASE = Figure(measure=measure_phase, draw=draw_phase)
+MOMENTS = Figure(measure=measure_moments, draw=draw_moments)
+SPECTRUM = Figure(measure=measure_spectrum, draw=draw_spectrum)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.outcome import Outcome, exact, jackknife, root_mean_square
+from experiments.papers.outcome import Figure, Outcome, exact, jackknife, root_mean_square
 from experiments.papers.plots import COLOURS
 from experiments.papers.two_failure_modes import one_head
 from experiments.papers.two_failure_modes.networks import Encoders, Strengths
@@ -214,3 +214,7 @@ def draw_critical(arrays, length: int, width: int, beta: float):
         axis,
     )
     return figure
+
+
+TRAINABILITY = Figure(measure=measure_trainability, draw=draw_trainability)
+CRITICAL = Figure(measure=measure_critical, draw=draw_critical)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.outcome import Outcome, exact, jackknife, largest, root_mean_square
+from experiments.papers.outcome import Figure, Outcome, exact, jackknife, largest, root_mean_square
 from experiments.papers.plots import COLOURS
 from experiments.papers.two_failure_modes.networks import Encoders, Strengths
 from jaxformer.core.errors import check_choice
@@ -236,3 +236,8 @@ def _dots(axis, cosine_SxL: np.ndarray, **style) -> None:
     spread_L = cosine_SxL.std(0, ddof=1) if len(cosine_SxL) > 1 else np.zeros(layers + 1)
     axis.errorbar(shown, cosine_SxL.mean(0)[shown], spread_L[shown], **DOT | style)
     axis.xaxis.get_major_locator().set_params(integer=True)
+
+
+DEPTH = Figure(measure=measure_depth, draw=draw_depth)
+TANH = Figure(measure=measure_tanh, draw=draw_tanh, check=check_tanh)
+NO_RESIDUAL = Figure(measure=measure_no_residual, draw=draw_no_residual)

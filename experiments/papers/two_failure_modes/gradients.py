@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.outcome import Outcome
+from experiments.papers.outcome import Figure, Outcome
 from experiments.papers.two_failure_modes.random_encoder import random_encoder
 from jaxformer.models.encoder import EncoderSpec
 from jaxformer.models.layers import rms_normalise
@@ -170,3 +170,6 @@ def draw_gradients(arrays, regimes: Mapping[str, tuple[float, float]], layers: i
         left,
     )
     return figure
+
+
+GRADIENTS = Figure(measure=measure_gradients, draw=draw_gradients)

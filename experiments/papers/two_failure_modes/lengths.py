@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.outcome import Outcome
+from experiments.papers.outcome import Figure, Outcome
 from experiments.papers.two_failure_modes.attention import BULK, EDGE
 from theory import rem
 
@@ -147,3 +147,6 @@ def draw_lengths(arrays, betas: Sequence[float], fixed_std: float):
         right,
     )
     return figure
+
+
+LENGTHS = Figure(measure=measure_lengths, draw=draw_lengths)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.outcome import Outcome, exact, root_mean_square
+from experiments.papers.outcome import Figure, Outcome, exact, root_mean_square
 from experiments.papers.plots import COLOURS
 from experiments.papers.two_failure_modes import one_head
 from experiments.papers.two_failure_modes.one_head import LARGE_T
@@ -243,3 +243,8 @@ def draw_scores(arrays):
         axis,
     )
     return figure
+
+
+OVERLAP = Figure(measure=measure_overlap, draw=draw_overlap)
+EXPONENTS = Figure(measure=measure_exponents, draw=draw_exponents)
+SCORES = Figure(measure=measure_scores, draw=draw_scores)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.outcome import Outcome
+from experiments.papers.outcome import Figure, Outcome
 from experiments.papers.two_failure_modes.lengths import crossing_std
 from experiments.papers.two_failure_modes.random_encoder import random_encoder
 from jaxformer.models.encoder import EncoderSpec
@@ -155,3 +155,6 @@ def draw_weight_laws(
         axes[-1],
     )
     return figure
+
+
+WEIGHT_LAWS = Figure(measure=measure_weight_laws, draw=draw_weight_laws)
