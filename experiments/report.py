@@ -253,7 +253,7 @@ def render(records: list[Record], problems: list[str]) -> dict[str, str]:
     verdict_table = results_pages.counts(rows, "../RESULTS.md")
     verdict_table += [
         "",
-        summary.verdict_counts(rows),
+        summary.in_one_line(rows),
         summary.failures(rows),
         "",
         confirmation_lines.summary(rows),

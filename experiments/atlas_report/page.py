@@ -16,6 +16,17 @@ ABOUT = (
     "part changed. Orange: what is lost of the way from guessing to the whole network, in percent. "
     "Green: at most 5 % is lost. Dashed: cannot tell yet."
 )
+# Before the table of a record with one learning rate, where a loser may not have trained.
+UNTUNED = (
+    "**Read the green cells only.** All networks had one learning rate and {steps} steps, so that "
+    "a network which lost much may have needed another rate or more time: with a rate of .003 and "
+    "1,600 steps, random mixing solves parity, where the table says that it loses everything. An "
+    "orange or dashed cell therefore says nothing about the part. A green cell says that the part "
+    "is not needed to solve this task at this size; it does not say that the part does nothing. "
+    "Sentences about networks that were worse are left out."
+)
+# What the sentences of a report say of a network that lost.
+LOSERS = ("cannot replace", "is worse", "must be trained")
 # CPU hours: the seconds of a step of sort on one core, times 55 trainings of each task.
 OTHER_SCALES = (
     "The scales `small` (width 64, 1,000 steps, two learning rates) and `medium` (width 128, four "
@@ -60,15 +71,19 @@ def markdown(record: Mapping[str, Any]) -> str:
     rows = record["tasks"]
     learned = [name for name in table.ordered(rows) if rows[name]["is_learned"]]
     missed = [name.replace("_", " ") for name in sorted(rows) if not rows[name]["is_learned"]]
+    is_tuned = len(record["network"]["rates"]) > 1
+    warning = [] if is_tuned else [UNTUNED.format(steps=record["network"]["steps"]), ""]
+    summary = [f"- {text}" for text in table.sentences(rows)] if is_tuned else []
     lines = [
         "# Atlas: what each part does, by task",
         "",
+        *warning,
         ABOUT,
         "",
         "![Tasks by changes of a transformer, coloured by what is lost](pictures/atlas.svg)",
         "",
-        *(f"- {text}" for text in table.sentences(rows)),
-        "",
+        *summary,
+        *([""] if summary else []),
         *(
             [f"Not learned by this network and training: {', '.join(missed)}.", ""]
             if missed
@@ -89,10 +104,14 @@ def markdown(record: Mapping[str, Any]) -> str:
             f"Accuracy {row['score']:.3f}, guessing {row['guessing']:.3f}, "
             f"{row['trainings']:.0f} trainings.",
             "",
-            *(f"- {text}" for text in row["sentences"]),
+            *(f"- {text}" for text in row["sentences"] if is_tuned or not _is_of_a_loser(text)),
         ]
     lines += ["", "Made by `jaxformer atlas --write`, never by hand."]
     return "\n".join(lines) + "\n"
+
+
+def _is_of_a_loser(sentence: str) -> bool:
+    return any(words in sentence for words in LOSERS)
 
 
 def read(file: Path) -> dict[str, Any]:

@@ -77,11 +77,21 @@ def sentence(judged: Judged) -> str:
     sizes = [m.rung.size for m in judged.measured if m.counts and not m.rung.on_card]
     factor = max(ladder.paper_size / sizes[-1], sizes[0] / ladder.paper_size)
     where = f", an extrapolation by a factor of {factor:.3g}" if factor > 1 else ""
-    published = "the paper prints no number" if ladder.published is None else ""
     return (
         f"at the paper's size, {ladder.paper_size:g}, the trend predicts {short(judged.predicted)}"
-        f"{where}; {published or f'published {ladder.published:.3g}'}"
+        f"{where}; {_beside_published(judged)}"
     )
+
+
+def _beside_published(judged: Judged) -> str:
+    """The published number, and whether the prediction misses it."""
+    published, predicted = judged.ladder.published, judged.predicted
+    if published is None:
+        return "the paper prints no number"
+    text = f"published {published:.3g}"
+    if predicted is not None and not predicted.low <= published <= predicted.high:
+        text += ": the published value lies outside, so this trend does not lead to it"
+    return text
 
 
 def card_sentences(judged: Judged) -> list[str]:

@@ -5,7 +5,7 @@ verdict of the confirmation comes first wherever it was made. The verdict of the
 footnote.
 """
 
-from experiments.ledger.confirmed import RECOMPUTED, Confirmed
+from experiments.ledger.confirmed import ONE_SEED, RECOMPUTED, Confirmed
 from experiments.ledger.item import OURS
 from experiments.ledger.ledger import Row
 from experiments.ledger.rules import HELD, NOT_HELD, OPEN
@@ -14,25 +14,34 @@ EXPLORED = "explored only"
 MAIN_POINT_HELD = "main point held, a detail did not"
 # Kinds of "did not hold".
 MISPRINT = "misprint or constant"
-CONTRADICTION = "contradiction on the paper's terms"
+CONTRADICTION = "fails as stated"
+REMARK = "a proof or a side remark fails as written"
 ASYMPTOTIC = "asymptotic statement, which finite sizes cannot refute"
 OTHER_SETTING = "smaller size, own threshold or other protocol"
+READING = "our reading of a sentence that says less"
 OWN_QUESTION = "our own question"
-# What to say of several rows of a kind.
-PLURALS = {
-    CONTRADICTION: "contradict the paper on its own terms",
-    MISPRINT: "are misprints or constants",
-    ASYMPTOTIC: "are asymptotic statements, which finite sizes cannot refute",
-    OTHER_SETTING: "have smaller sizes, a threshold of ours or another protocol",
-    OWN_QUESTION: "are questions of our own",
+# Kinds in which the paper's own sentence fails, in its setting and at its sizes.
+AS_STATED = (CONTRADICTION, REMARK)
+# How many rows failed in which way: "7 by a misprint or a constant".
+WAYS = {
+    CONTRADICTION: "as stated",
+    REMARK: "as written in a proof or a side remark",
+    MISPRINT: "by a misprint or a constant",
+    ASYMPTOTIC: "in an asymptotic statement, which finite sizes cannot refute",
+    OTHER_SETTING: "at smaller sizes, by a threshold of ours or under another protocol",
+    READING: "by our reading of a sentence that says less",
+    OWN_QUESTION: "in a question of our own",
 }
 KINDS = {
     CONTRADICTION: "the sentence fails in the setting and at the sizes that the paper names.",
+    REMARK: "the same, but of a step of a proof or of a remark beside the claim: the claim itself "
+    "may be right.",
     MISPRINT: "a printed formula or number is wrong, and a corrected one holds.",
     ASYMPTOTIC: "our sizes are off by more than the rule allows, as the paper's limit itself "
     "predicts for them. This is no contradiction.",
     OTHER_SETTING: "networks are smaller than the paper's, the threshold is ours, or the protocol "
     "differs. An author may object to each.",
+    READING: "our rule asks for more than the sentence, such as the converse of a condition.",
     OWN_QUESTION: "the paper does not claim it.",
 }
 
@@ -76,6 +85,14 @@ def fresh(row: Row) -> str:
     if confirmed := confirmation(row):
         return confirmed.fresh
     return EXPLORED if row.verdict in (HELD, NOT_HELD, OPEN) else ""
+
+
+def is_redrawn(row: Row) -> bool:
+    """Whether several new seeds or data sets were drawn for the fresh verdict, with an error."""
+    confirmed = confirmation(row)
+    if confirmed is None or not confirmed.has_fresh_error:
+        return False
+    return not confirmed.fresh.startswith(ONE_SEED)
 
 
 def footnote(row: Row) -> str:

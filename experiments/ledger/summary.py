@@ -103,24 +103,66 @@ def failures(rows: Sequence[Row]) -> str:
     failed = [row for row in distinct_claims(rows) if headline.verdict(row) == NOT_HELD]
     counts = Counter(map(headline.kind, failed))
     main = sum(headline.primary_verdict(row) == HELD for row in failed)
-    parts = "; ".join(
-        f"{n} {several}" for kind, several in headline.PLURALS.items() if (n := counts[kind])
-    )
+    if not failed:
+        return ""
+    parts = [f"{counts[kind]} {way}" for kind, way in headline.WAYS.items() if counts[kind]]
     return (
-        f"Of all {len(failed)} that did not hold, {parts}. In {main} of the {len(failed)} the main "
-        "point held and a detail did not."
-        if failed
-        else ""
+        f"All {len(failed)} claims that did not hold, in fresh runs or in the first ones, failed "
+        f"{'; '.join(parts)}. In {main} of the {len(failed)} the main point held and a detail did "
+        "not."
     )
 
 
-def contradictions(rows: Sequence[Row]) -> str:
-    """Returns how many of the claims that did not hold fail on the paper's own terms."""
-    failed = [row for row in distinct_claims(rows) if headline.verdict(row) == NOT_HELD]
-    n = sum(headline.kind(row) == headline.CONTRADICTION for row in failed)
-    return (
-        f"Of all {len(failed)} that did not hold, {n} {headline.PLURALS[headline.CONTRADICTION]}."
-    )
+def in_one_line(rows: Sequence[Row]) -> str:
+    """Returns what an author would sign: the claims that new runs judged, by verdict and kind.
+
+    Claims whose numbers cannot be drawn anew, such as constants, are counted apart.
+    """
+    judged = [row for row in distinct_claims(rows) if headline.confirmation(row)]
+    if not judged:
+        return verdict_counts(rows)
+    redrawn = [row for row in judged if headline.is_redrawn(row)]
+    exact = [row for row in judged if row not in redrawn]
+    sentences = [
+        f"Rules were fixed first and runs made afterwards. Of {len(redrawn)} claims with new seeds "
+        f"or samples {_by_kind(redrawn)}."
+    ]
+    if exact:
+        sentences.append(
+            f"Of {len(exact)} whose numbers are constants or a single sample {_by_kind(exact)}."
+        )
+    decided = (HELD, NOT_HELD, OPEN)
+    explored = [r for r in distinct_claims(rows) if r.verdict in decided and r not in judged]
+    sentences.append(f"{len(explored)} more have been explored only.")
+    return " ".join(sentences)
+
+
+def _by_kind(claims: Sequence[Row]) -> str:
+    """Returns "32 held, 3 fail as stated (two of them in a proof or a side remark), .."."""
+    verdicts = Counter(map(headline.verdict, claims))
+    kinds = Counter(headline.kind(row) for row in claims if headline.verdict(row) == NOT_HELD)
+    parts = [f"{verdicts[HELD]} held"]
+    if as_stated := sum(kinds[kind] for kind in headline.AS_STATED):
+        remarks = kinds[headline.REMARK]
+        of_them = "" if remarks == as_stated else f"{remarks} of them "
+        where = f" ({of_them}in a proof or a side remark)" if remarks else ""
+        parts.append(f"{as_stated} {_verb('fail', as_stated)} as stated{where}")
+    if misprints := kinds[headline.MISPRINT]:
+        parts.append(f"{misprints} {_verb('have', misprints)} a misprint")
+    if open_ := verdicts[OPEN]:
+        parts.append(f"{open_} {_verb('are', open_)} open")
+    others = verdicts[NOT_HELD] - as_stated - misprints
+    if others:
+        parts.append(
+            f"{others} did not hold at other sizes, in a limit, or by a threshold or reading of "
+            "ours"
+        )
+    return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
+
+
+def _verb(plural: str, number: int) -> str:
+    singular = {"fail": "fails", "have": "has", "are": "is"}
+    return plural if number != 1 else singular[plural]
 
 
 def late_rules(rows: Sequence[Row]) -> str:

@@ -4,7 +4,14 @@ The kinds are ours, and each is a reading of the row's caveat. Our own questions
 that is listed here may also be undecided, or hold in other runs; then nothing is printed.
 """
 
-from experiments.ledger.headline import ASYMPTOTIC, CONTRADICTION, MISPRINT, OTHER_SETTING
+from experiments.ledger.headline import (
+    ASYMPTOTIC,
+    CONTRADICTION,
+    MISPRINT,
+    OTHER_SETTING,
+    READING,
+    REMARK,
+)
 from experiments.ledger.item import Paper
 
 # paper -> kind -> items
@@ -20,8 +27,12 @@ FAILURES = {
         ),
     },
     "random_attention": {
-        CONTRADICTION: ("Theorem 5.1", "Section 2, rank collapse"),
-        OTHER_SETTING: ("Table 6", "Section 5, litmus test"),
+        # (B.1) of the proof has no positions; the theorem's network has rotary ones, and there our
+        # check decides nothing.
+        REMARK: ("Theorem 5.1",),
+        # The sentence follows from a theorem with a fixed depth / width; the rule that fails is at
+        # 10, the paper's networks have .02.
+        OTHER_SETTING: ("Table 6", "Section 5, litmus test", "Section 2, rank collapse"),
     },
     "two_failure_modes": {
         MISPRINT: ("Equation 15", "Appendix B.1"),
@@ -35,7 +46,12 @@ FAILURES = {
     },
     "associations": {
         MISPRINT: ("Theorem 1", "Lemma H.3", "Table 3", "Table 4"),
-        CONTRADICTION: ("Theorem 2", "Appendix G.1", "Section 3.1, samples"),
+        CONTRADICTION: ("Theorem 2",),
+        # Remark (iii) of the same appendix says that for large n alpha decides, and that otherwise
+        # "it requires more careful manipulation of the spectrum".
+        REMARK: ("Appendix G.1",),
+        # "When m = O(N), W_V can also reliably predict" is a sufficient condition.
+        READING: ("Section 3.1, samples",),
         ASYMPTOTIC: ("Lemma D.1",),
         OTHER_SETTING: (
             *(f"Figure {n}" for n in (3, 6, 7, 8, 10, 11)),
@@ -45,8 +61,10 @@ FAILURES = {
         ),
     },
     "attention_paths": {
-        CONTRADICTION: ("Figure 2c, paths in isolation",),
-        OTHER_SETTING: ("Section 3, the order parameter and the weights",),
+        OTHER_SETTING: (
+            "Section 3, the order parameter and the weights",
+            "Figure 2c, paths in isolation",  # .587 where our tolerance of .02 ends at .52
+        ),
     },
 }
 

@@ -4,12 +4,12 @@ import re
 import tomllib
 from collections.abc import Iterable, Sequence
 
-from configs.common import VARIANTS
 from experiments.cli.flags import ROOT
 from experiments.ledger import headline, summary, tables
 from experiments.ledger.ledger import Row
 from experiments.papers.sentences import longest
 from jaxformer.core.errors import UserError, one_line
+from jaxformer.core.variants import VARIANTS
 from jaxformer.stats.members import record_number
 
 LEDGER = ("<!-- ledger -->", "<!-- /ledger -->")
@@ -65,7 +65,7 @@ def with_verdicts(text: str, rows: list[Row]) -> str:
 def readme(text: str, rows: list[Row]) -> str:
     """Returns README.md with its generated blocks and all verdicts replaced."""
     text = with_verdicts(text, rows)
-    text = replace_block(text, LEDGER, [summary.verdict_counts(rows), summary.contradictions(rows)])
+    text = replace_block(text, LEDGER, [summary.in_one_line(rows)])
     return replace_block(text, CLONE, [clone_line((ROOT / "pyproject.toml").read_text())])
 
 

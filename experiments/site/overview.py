@@ -49,7 +49,7 @@ def overview(rows: list[Row], papers: Mapping[str, Paper]) -> list[str]:
 
 def _sentences(rows: list[Row]) -> str:
     parts = (
-        summary.verdict_counts(rows),
+        summary.in_one_line(rows),
         summary.failures(rows),
         summary.decisions_after_correction(rows),
     )

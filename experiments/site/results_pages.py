@@ -6,7 +6,6 @@ It has a line for each table and figure: the claim, the numbers of one rule and 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from configs.common import VARIANTS
 from experiments.cli import flags
 from experiments.cli.describe import TRIVIAL, number, reference_kind
 from experiments.ledger import headline, requirement, summary, tables
@@ -18,6 +17,7 @@ from experiments.ledger.rules import SHOWN as VERDICTS
 from experiments.site import confirmation_lines
 from experiments.site.markdown import plain, table, table_cell
 from jaxformer.core.errors import one_line
+from jaxformer.core.variants import VARIANTS
 
 MAX_LINE_LENGTH = 400  # characters of a row of RESULTS.md
 FOLDER = "docs/results"
@@ -74,7 +74,7 @@ def results(
         "",
         *counts(rows, ""),
         "",
-        summary.verdict_counts(rows),
+        summary.in_one_line(rows),
         summary.failures(rows),
         "",
         summary.decisions_after_correction(rows),
