@@ -80,8 +80,8 @@ from experiments.schedule.slurm import options as slurm_options
 from jaxformer import loading
 from jaxformer.core.errors import UserError
 from jaxformer.interp import known
-from jaxformer.runtime import processes
 from jaxformer.runtime.command_line import Parser, command, count, seconds
+from jaxformer.runtime.compilation_cache import use_compilation_cache
 from jaxformer.studies.anatomy import api, parts, retraining, sources
 from jaxformer.studies.anatomy.report import Report
 from jaxformer.studies.anatomy.subject import Subject
@@ -126,7 +126,7 @@ def main(argv: Sequence[str]) -> int:
     add("--workdir", type=Path)
     parser.set_defaults(devices_per_run=None)  # the file of --slurm sets the GPUs of a job
     args = parser.parse_args(argv)
-    processes.cache_compiled_programs()
+    use_compilation_cache()
     if args.prompts or is_known(args):
         return examine_model(args)
     if args.no_heads:

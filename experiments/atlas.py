@@ -34,8 +34,8 @@ from experiments.cli.flags import ROOT
 from jaxformer.core.errors import UserError, unknown
 from jaxformer.io.atomic_files import write_atomically, write_json
 from jaxformer.io.run_folder import Workdir, locked
-from jaxformer.runtime import processes
 from jaxformer.runtime.command_line import Parser, command, count
+from jaxformer.runtime.compilation_cache import use_compilation_cache
 from jaxformer.runtime.progress import Interrupt
 
 
@@ -58,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
             raise unknown("task", name, anatomies.NAMES)
     if args.write and args.tasks:
         raise UserError("--write is for the atlas of all tasks: name no tasks.")
-    processes.cache_compiled_programs()
+    use_compilation_cache()
     folder = args.workdir or Path("runs/atlas") / args.scale
     scale = anatomies.SCALES[args.scale]
     record = {"scale": args.scale, "network": scale._asdict(), "seeds": args.seeds, "tasks": {}}

@@ -42,8 +42,8 @@ from jaxformer.interp.generation import generate
 from jaxformer.models.pretrained import text
 from jaxformer.models.sampling import NOT_FINITE
 from jaxformer.models.words import PreparedWords
-from jaxformer.runtime import processes
 from jaxformer.runtime.command_line import Parser, command, count
+from jaxformer.runtime.compilation_cache import use_compilation_cache
 from jaxformer.tasks.language import NextToken
 
 DEFAULT_TOKENS = 200
@@ -75,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--dtype")
     arguments = parser.parse_args(argv)
     check_range("--seed", arguments.seed, 0, MAX_SEED)
-    processes.cache_compiled_programs()
+    use_compilation_cache()
     folder = loading.published(arguments.model, arguments.revision)
     source = _source_of_run(arguments) if folder is None else _published(folder, arguments)
     remaining = source.model.spec.length - len(source.prompt)

@@ -42,6 +42,7 @@ from jaxformer.io.run_folder import Workdir, config_hash, open_workdir
 from jaxformer.planning.targets import parse_targets
 from jaxformer.runtime import processes
 from jaxformer.runtime.command_line import Parser, command
+from jaxformer.runtime.compilation_cache import use_compilation_cache
 from jaxformer.training import loggers
 
 
@@ -163,7 +164,7 @@ def manual(args: Namespace, parser: Parser) -> str:
 
 def run(args: Namespace) -> int:
     """Runs, resumes, draws or dry-runs a config; returns the exit code."""
-    processes.cache_compiled_programs()
+    use_compilation_cache()
     config = args.config.copy_and_resolve_references()
     recipe = recipes.module(str(config.recipe))
     config_dict = flags.to_dict(config)

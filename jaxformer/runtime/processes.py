@@ -9,7 +9,6 @@ import os
 import socket
 import time
 import traceback
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -22,7 +21,6 @@ from jaxformer.runtime.process_watchdog import Watchdog
 
 DETECTION_SECONDS = 2.0  # within which the watchdog notices that another process was killed
 JAX_HEARTBEAT_SECONDS = 60  # JAX's own check, should the watchdog fail
-MIN_CACHED_COMPILE_SECONDS = 0.1  # programs that compile faster are not cached
 ADDRESS_BYTES = 512  # of the padded text with the host, port and token of the watchdog
 _watchdog: Watchdog | None = None  # in a job of several processes
 
@@ -117,15 +115,6 @@ def _srun_tasks() -> int:
     """Returns the number of tasks of the srun that started this process; 1 outside of srun."""
     tasks = _whole_number("SLURM_NTASKS") if "SLURM_STEP_NODELIST" in os.environ else 1
     return _whole_number("SLURM_STEP_NUM_TASKS") or tasks or 1
-
-
-def cache_compiled_programs() -> None:
-    """Caches compiled programs on disk, so that a second run starts at once."""
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        # Also caches the small programs, such as that of the initial parameters.
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_CACHED_COMPILE_SECONDS)
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(home / "jaxformer"))
 
 
 def is_writer() -> bool:

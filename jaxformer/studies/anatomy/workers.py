@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 
 from jaxformer.core.errors import UserError
-from jaxformer.runtime import processes
+from jaxformer.runtime.compilation_cache import use_compilation_cache
 from jaxformer.studies.anatomy.store import Store
 from jaxformer.studies.anatomy.study import Member, Result, Study
 from jaxformer.studies.anatomy.subject import Subject
@@ -52,7 +52,7 @@ def workers(n: int, make_subject: Callable[[], Subject]) -> Iterator[TrainAll]:
 def _start(make_subject: Callable[[], Subject]) -> None:
     global _study
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process stops the workers
-    processes.cache_compiled_programs()
+    use_compilation_cache()
     _study = Study(make_subject(), [], Store(None))
 
 
