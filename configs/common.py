@@ -3,35 +3,31 @@
 "The papers" are the two versions of the MixiT paper unless a function names another one.
 """
 
+from dataclasses import asdict
+
 from ml_collections import ConfigDict
 
 from configs.arguments import parse as parse
+from jaxformer.core.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
+from jaxformer.core.variants import FIXED_POSITIONS as FIXED_POSITIONS
+from jaxformer.core.variants import VARIANTS as VARIANTS
+from jaxformer.core.variants import variant_named
 
 SCALES = ("tiny", "small", "paper")
 # The model of the papers' text, that of the authors' code, or that of their script for text.
 PRESETS = ("paper", "authors", "authors_deep")
 TEXT_BASE_LAYERS = 4  # `base_layers` in the authors' script for text; 1 for algorithmic tasks
 
-# variant -> (mixer, partition rules). The first rule that matches the whole path of a parameter
-# decides.
-VARIANTS = {
-    "standard": ("softmax", ((".*", "train"),)),
-    "frozen_qk": ("softmax", ((".*/(query|key)/.*", "frozen"), (".*", "train"))),
-    "frozen_mlp": ("softmax", ((".*/mlp/.*", "frozen"), (".*", "train"))),
-    "mixit": ("mixit", ((".*/mix", "frozen"), (".*", "train"))),
-    "random": ("softmax", (("(embed|unembed)/.*", "train"), (".*", "frozen"))),
-    "random_mixit": ("mixit", (("(embed|unembed|positions)/.*", "train"), (".*", "frozen"))),
-}
-# The variant random_mixit with frozen positions.
-FIXED_POSITIONS = {
-    "random_mixit_fixed": ("mixit", (("(embed|unembed)/.*", "train"), (".*", "frozen")))
-}
 # The folder and the token fingerprint of tiny Shakespeare, prepared as in configs/text/lm.py.
 SHAKESPEARE = ("tinyshakespeare-bpe1024", "1460733d6353")
 
 
 def training(name: str, arguments: dict[str, str]) -> ConfigDict:
-    """Returns a complete config for the recipe `train`, whose fields a config file changes."""
+    """Returns a complete config for the recipe `train`, whose fields a config file changes.
+
+    The sections data, optim, devices and train have the fields, defaults and meanings of the
+    dataclasses in jaxformer/core/settings.py.
+    """
     return _complete(
         name=name,
         recipe="train",
@@ -41,60 +37,24 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
         seed=0,
         n_seeds=1,
         task=dict(),
-        data=dict(
-            seed=12345,  # seed of the held-out sets, which all members share
-            train_size=0,  # examples of a finite training set; 0: new examples at every step
-            test_size=1000,
-            validation_size=1000,
-            # "redraw": training draws an example again if it is in a held-out set. "hash": each set
-            # is a random share of all possible examples.
-            split="redraw",
-            test_share=0.125,  # shares of the sets with split="hash"
-            validation_share=0.0625,
-        ),
+        data=asdict(DataSettings()),
         model=dict(),
         # (pattern of parameter paths, label). A label names an optimizer of optim.labels, or it is
         # "frozen".
         partition=((".*", "train"),),
         # Rules that replace the partition from a step on: ((step, ((pattern, label), ..)), ..).
         unfreeze=(),
-        optim=dict(
-            # One rate or several. The best on validation data is evaluated on the test set.
-            learning_rate=(1e-3,),
-            schedule="cosine",
-            warmup=50,
-            clip=1.0,  # largest norm of the gradient of all trained parameters; 0: no limit
-            labels=dict(train=adamw()),
-        ),
-        # Sizes of the mesh axes. data=0 takes all remaining devices. members=0 takes as many as
-        # divide the population (seeds x learning rates).
-        devices=dict(data=0, fsdp=1, tensor=1, members=1),
-        train=dict(
-            batch_size=128,
-            steps=1000,
-            log_every=10,
-            eval_every=100,
-            # "map": members in sequence in one program. "vmap": in parallel, which is faster where
-            # one member does not fill the device, but needs the memory of all members at once.
-            members="map",
-            target=2.0,  # validation accuracy at which training stops for all seeds; above 1: never
-            patience=0,  # validations without a new best score after which training stops; 0: never
-            probes=(),  # activation statistics to log at every step: attention_entropy
-            loss_chunk=0,  # positions whose logits are in memory at a time; 0: all
-            accumulate=1,  # parts of a batch, one in memory at a time; the gradient does not change
-            throughput=False,  # log tokens per second, FLOPs and time waiting for data
-            # Log the cosine of tokens, the effective number of keys and the gradient of each layer
-            # at evaluations.
-            signal=False,
-        ),
+        optim=asdict(OptimSettings(labels={"train": adamw()})),
+        devices=asdict(DeviceSettings()),
+        train=asdict(TrainSettings()),
     )
 
 
 def figure(name: str, arguments: dict[str, str], /, **settings) -> ConfigDict:
     """Returns a complete config for the recipe `solve`: the settings of one figure function.
 
-    `settings["name"]` is a name in experiments/recipes/solve.py, or "package.module:figure" of a
-    module with measure_figure and draw_figure. The docstring of the function explains the settings.
+    `settings["name"]` is a name in experiments/recipes/solve.py, or "package.module:FIGURE" of a
+    `Figure` in a module. The docstring of its function `measure` explains the settings.
 
     `data.file` names a user's arrays (.npz), which replace the hidden Markov task of a figure.
     """
@@ -152,7 +112,7 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
 
     The comments in jaxformer/models/decoder_spec.py explain the fields of the model.
     """
-    mixer, config.partition = (VARIANTS | FIXED_POSITIONS)[config.arguments.variant]
+    mixer, config.partition = variant_named(config.arguments.variant)
     fixed = mixer == "mixit"
     config.model = dict(
         name="decoder",

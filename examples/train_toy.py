@@ -63,8 +63,7 @@ def main(argv: Sequence[str]) -> int:
     file = parser.parse_args(argv).file
     task = RepeatedSegment()
     sizes = dict(width=64, layers=2, heads=2, mlp_width=64, use_mlp=False)
-    scales = dict(init_std="fan_in", qk_init_std="fan_in", embed_init_std=1.0)
-    model_fields = task.sizes | sizes | scales
+    model_fields = task.sizes | sizes
     run = jaxformer.train(
         task,
         decoder(**model_fields),

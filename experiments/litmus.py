@@ -51,11 +51,11 @@ from experiments.schedule.estimates import Estimator
 from experiments.schedule.jobs import Job
 from experiments.schedule.running import run_all
 from jaxformer.core.errors import UserError, check_choice
+from jaxformer.core.variants import label
 from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.command_line import Parser, command, count
 from jaxformer.studies.litmus import rule
 from jaxformer.studies.litmus.report import make_litmus
-from jaxformer.studies.variants import label
 
 # Arguments of a config that the litmus test sets, and the flags for them.
 FLAG_OF_ARGUMENT = {"variant": "--variants=V,V", "scale": "--scale=SCALE"}

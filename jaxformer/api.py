@@ -14,7 +14,7 @@ from jaxformer.core import optim
 from jaxformer.core.config_fields import json_fields
 from jaxformer.core.errors import UserError
 from jaxformer.core.label_table import label_table
-from jaxformer.core.partition import Partition
+from jaxformer.core.partition import Partition, Rules
 from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.io.run_folder import MemoryWorkdir, config_hash, open_workdir
 from jaxformer.models.model import Model
@@ -24,6 +24,7 @@ from jaxformer.planning import published
 from jaxformer.planning.compile_plan import plan_inference, plan_step
 from jaxformer.planning.plan import Plan
 from jaxformer.planning.targets import parse_target
+from jaxformer.runtime.compilation_cache import use_compilation_cache
 from jaxformer.runtime.progress import in_notebook
 from jaxformer.tasks import heldout
 from jaxformer.tasks.heldout import default_data
@@ -35,7 +36,7 @@ from jaxformer.training.arguments import (
     check_data,
     check_devices,
     check_fits,
-    names_of_python,
+    check_mixer,
     optimizers_of,
     population_of,
     settings_of,
@@ -52,7 +53,6 @@ from jaxformer.training.setup import make_setup
 from jaxformer.training.shapes import adapted_shapes
 from jaxformer.training.user_optimizer import check_learning_rate
 
-Rules = Iterable[tuple[str, str]]
 TRAIN_EVERYTHING: Rules = ((".*", "train"),)
 DEFAULT_LEARNING_RATE = 1e-3
 SIGNALS = 128  # exit codes above are those of signals
@@ -100,8 +100,10 @@ def train(
       task: the source of examples, and the loss (`jaxformer.tasks`).
       model: a module of `jaxformer.models`, or one of `jaxformer.wrap`, built for this task.
       partition: (pattern, label) rules over parameter paths; the first full match wins, and
-        "frozen" is not trained. A rule without effect and a misspelt alternative such as `qury` in
-        ".*/(qury|key)/.*" are errors. Default: everything is trained.
+        "frozen" is not trained. Also {pattern: label}, or the name of a variant of a decoder:
+        "standard", "frozen_qk", "frozen_mlp", "mixit", "random", "random_mixit". A rule without
+        effect and a misspelt alternative such as `qury` in ".*/(qury|key)/.*" are errors. Default:
+        everything is trained.
       steps: training steps; no default.
       batch_size: examples per step and member. Default 128.
       learning_rate: one, or several among which validation chooses. It multiplies the schedule,
@@ -141,30 +143,30 @@ def train(
         resumes it. A SIGTERM raises SystemExit, so that either ends a script with several calls; a
         notebook gets the stopped `Run`, whose `params` and `curves` it can look at.
     """
+    use_compilation_cache()
     check_fits(task, model)
     check_devices(devices)
     check_data(data)
     check_callbacks(callbacks)
     source = None
-    with names_of_python():
-        if data is None:
-            data, source = default_data(task, batch_size)
-        prepared = _prepare(
-            task,
-            model,
-            partition,
-            steps=steps,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            seeds=seeds,
-            optimizer=optimizer,
-            optimizer_name=optimizer_name,
-            unfreeze=unfreeze,
-            data=data,
-            source=source,
-            devices=devices,
-            **settings,
-        )
+    if data is None:
+        data, source = default_data(task, batch_size)
+    prepared = _prepare(
+        task,
+        model,
+        partition,
+        steps=steps,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        seeds=seeds,
+        optimizer=optimizer,
+        optimizer_name=optimizer_name,
+        unfreeze=unfreeze,
+        data=data,
+        source=source,
+        devices=devices,
+        **settings,
+    )
     phases, config_json = prepared.phases, prepared.config_json
     # Before the folder is opened: nothing is written for a task whose examples are wrong.
     drawn = heldout.draw(task, phases[-1].setup.data)
@@ -286,9 +288,10 @@ def _prepare(
     Raises:
       UserError: an argument is wrong, or the parts do not fit together.
     """
+    check_fits(task, model)
+    check_mixer(partition, model)
     partition = partition if isinstance(partition, Partition) else Partition(partition)
     later = unfreeze_rules(unfreeze)
-    check_fits(task, model)
     check_devices(devices)
     check_data(data)
     optimizers = optimizers_of(

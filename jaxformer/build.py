@@ -14,7 +14,7 @@ import optax
 
 from jaxformer.core import optim
 from jaxformer.core.config_fields import construct, dtype_of, json_fields, parse_number, split_name
-from jaxformer.core.errors import UserError
+from jaxformer.core.errors import UserError, setting
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.io.atomic_files import json_value
@@ -78,6 +78,14 @@ FIELDS_OFF: dict[str, dict[str, Any]] = {
     "bayes": {"draws": 0},
     "data": {"file": "", "folder": ""},
     "posterior": {"least_ess": 0.0, "most_draws": 100_000},
+}
+# {dataclass: {field: its default when records were made}} of the fields whose default has changed
+# since. `config_identity` alone reads it, so that records keep their names. A config that leaves
+# such a field out means today's default, and its identity says so.
+DEFAULTS_OF_RECORDS: dict[type, dict[str, Any]] = {
+    DecoderSpec: {"init_std": 0.02, "qk_init_std": 0.02, "embed_init_std": 0.02},
+    EncoderSpec: {"sigma_b2": 0.0},
+    optim.AdamW: {"weight_decay": 0.0},
 }
 # The learning rates in the config of a run whose optimizer is the user's and has its own.
 OWN_RATE = ("own",)
@@ -158,7 +166,9 @@ def settings(config: Any) -> TrainSettings:
     """Builds the settings of `config.train`."""
     train = construct("train", TrainSettings, TrainSettings, dict(config.train))
     if train.eval_every < 1:
-        raise UserError(f"train.eval_every must be at least 1, got {train.eval_every}.")
+        raise UserError(
+            f"{setting('train.eval_every')} must be at least 1, got {train.eval_every}."
+        )
     return train
 
 
@@ -310,16 +320,29 @@ def _without_fields_off(section_name: str, section: Mapping[str, Any]) -> dict[s
 def _without_defaults(section: Mapping[str, Any], spec: type | None) -> dict[str, Any]:
     """Removes fields that equal the defaults of a dataclass, except `name`.
 
-    A section without a dataclass, or with a field that it lacks, stays complete.
+    The defaults are those of the time of the records. A section without a dataclass, or with a
+    field that it lacks, stays complete.
     """
     defaults = {field.name: field.default for field in fields(spec)} if spec else {}
     if not section.keys() <= {"name", *defaults}:
         return dict(section)
+    changed = _changed_defaults(spec)
+    # A field that is left out has today's default, which is another value than that of the records.
+    whole = {name: defaults[name] for name in changed} | dict(section)
+    defaults |= changed
     return {
         name: value
-        for name, value in section.items()
+        for name, value in whole.items()
         if name == "name" or json_value(value) != json_value(defaults[name])
     }
+
+
+def _changed_defaults(spec: type | None) -> dict[str, Any]:
+    """Returns the fields of DEFAULTS_OF_RECORDS of a dataclass and of the classes it extends."""
+    changed: dict[str, Any] = {}
+    for kind in spec.__mro__ if spec else ():
+        changed = DEFAULTS_OF_RECORDS.get(kind, {}) | changed
+    return changed
 
 
 def _dataclass_of(section_name: str, name: str | None) -> type | None:

@@ -106,6 +106,13 @@ assert not test_configs.failures(test_configs.build_config, [(file, "tiny") for 
 """
 
 
+def test_the_walks_break_no_test_of_the_tables_that_they_edit(followed):
+    """A second table of variants once made the first walk break two tests."""
+    root, _, _ = followed(LAST)
+    files = ("tests/studies/test_variants.py", "tests/test_settings_once.py")
+    run(root, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", *files)
+
+
 @pytest.mark.slow
 def test_the_tests_of_configs_take_what_was_added(followed):
     root, _, _ = followed(LAST)

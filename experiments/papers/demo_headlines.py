@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from experiments.papers import demo_agreement, sentences
-from jaxformer.studies.variants import label
+from jaxformer.core.variants import label
 
 
 class Part(NamedTuple):

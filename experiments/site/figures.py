@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from configs.common import VARIANTS
 from experiments.ledger import tables
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.site.arrays import table_of
 from experiments.site.picture import image
+from jaxformer.core.variants import VARIANTS
 from jaxformer.report import svg
 from jaxformer.report.svg import Axis, Series
 

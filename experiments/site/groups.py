@@ -3,10 +3,10 @@
 import re
 from typing import NamedTuple
 
-from configs.common import VARIANTS
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.site.figures import Figure, by_category, colour_of
+from jaxformer.core.variants import VARIANTS
 from jaxformer.report import svg
 from jaxformer.report.svg import Series
 

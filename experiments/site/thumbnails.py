@@ -11,8 +11,8 @@ from experiments.ledger import headline, requirement
 from experiments.ledger.ledger import Row
 from experiments.ledger.rules import Rule, Side
 from experiments.site.digits import COMPARED
+from jaxformer.core.variants import VARIANTS, label
 from jaxformer.report.svg import Axis, Scale
-from jaxformer.studies.variants import VARIANTS, label
 
 WIDTH, HEIGHT, EDGE = 300, 84, 8
 AXIS, LINES = 62, (22, 50)  # heights of the axis and of the two numbers

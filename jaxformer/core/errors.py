@@ -2,8 +2,9 @@
 
 import difflib
 import math
+import re
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from numbers import Integral, Real
@@ -19,17 +20,55 @@ FIELD_TYPES = {
 }
 
 
+# Around the name of a setting in a message: two characters for private use, which no text has.
+_OPEN, _CLOSE = "\ue000", "\ue001"
+_SETTING = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
+
+
+def setting(field: str) -> str:
+    """Returns a setting's name for the message of a `UserError`, such as setting("optim.warmup").
+
+    The caller names it in its own language: `warmup` in Python, `--config.optim.warmup` or
+    `--warmup` on a command line. A name without a dot, such as "workdir", is an argument of both.
+    """
+    return f"{_OPEN}{field}{_CLOSE}"
+
+
+def name_in_python(field: str) -> str:
+    """Returns the argument of `jaxformer.train` that is this field of a config.
+
+    Fields of `devices` keep their section: `data` alone is another argument.
+    """
+    if field.startswith("devices."):
+        return field
+    return {"n_seeds": "seeds"}.get(field, field.rpartition(".")[2])
+
+
 class UserError(ValueError):
     """Wrong input. Commands print it without a traceback.
 
     Its text is one line, and safe for a terminal: names in it may come from any file, and a tensor
-    may be called "\\x1b[2J".
+    may be called "\\x1b[2J". It names settings (`setting`) as arguments of Python.
+
+    Attributes:
+        field: the first setting that the message names, such as "optim.warmup", or "".
     """
 
     exit_code = 2  # of a command that ends with this error
 
     def __init__(self, message: object = ""):
-        super().__init__(_printable(str(message)))
+        self._message = str(message)
+        found = _SETTING.search(self._message)
+        self.field = found[1] if found else ""
+        super().__init__(self.named_by(name_in_python))
+
+    def named_by(self, name_of: Callable[[str], str]) -> str:
+        """Returns the message with other names of its settings.
+
+        Args:
+            name_of: returns the name of a field, such as "--config.optim.warmup".
+        """
+        return _printable(_SETTING.sub(lambda found: name_of(found[1]), self._message))
 
 
 class NotFiniteError(UserError):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import jax
 import optax
 
-from jaxformer.core.errors import UserError, check_choice, check_range
+from jaxformer.core.errors import UserError, check_choice, check_range, setting
 from jaxformer.core.partition import Partition
 
 
@@ -21,7 +21,7 @@ class AdamW:
     b1: float = 0.9  # decay of the mean of gradients
     b2: float = 0.999  # decay of the mean of squared gradients
     eps: float = 1e-8  # added to the root of the mean square
-    weight_decay: float = 0.0  # of matrices; the update subtracts learning rate x decay x weight
+    weight_decay: float = 1e-3  # of matrices; the update subtracts learning rate x decay x weight
     multiplier: float = 1.0  # factor of the learning rate for this label
 
     def __post_init__(self):
@@ -69,11 +69,11 @@ def schedule(name: str, steps: int, warmup: int) -> optax.Schedule:
         steps: length of the run.
         warmup: steps of the warm-up.
     """
-    check_range("optim.warmup", warmup, 0)
+    check_range(setting("optim.warmup"), warmup, 0)
     if warmup > steps:
         raise UserError(
             f"the warm-up ({warmup} steps) must not exceed the run ({steps} steps): lower "
-            "optim.warmup or raise train.steps."
+            f"{setting('optim.warmup')} or raise {setting('train.steps')}."
         )
     rest = max(steps - warmup, 1)
     after = {
@@ -101,7 +101,7 @@ def optimizer(
         clip: largest global norm of the gradient; 0 turns clipping off.
         factor: the schedule with peak 1, which multiplies every update.
     """
-    check_range("optim.clip", clip, 0)
+    check_range(setting("optim.clip"), clip, 0)
     by_label = {
         label: optax.chain(spec.transform(), optax.scale(-spec.multiplier))
         for label, spec in specs.items()

@@ -22,10 +22,31 @@ import optax
 from jaxformer.core import adapters, alternatives, paths
 from jaxformer.core.adapters import Lora
 from jaxformer.core.errors import UserError, did_you_mean
+from jaxformer.core.variants import FIXED_POSITIONS, VARIANTS, variant_named
 
 FROZEN = "frozen"
 TRAIN = "train"  # the label whose optimizer trains adapters that have none of their own
 Params = Mapping[str, Any]
+
+
+Rules = str | Mapping[str, str] | Iterable[tuple[str, str]]  # see `Partition`
+
+
+def _as_rules(rules: Any) -> tuple[tuple[str, str], ...]:
+    """Returns the rules of a variant's name, of a dict, or of a sequence of pairs."""
+    if isinstance(rules, str):
+        if rules not in VARIANTS | FIXED_POSITIONS:
+            raise UserError(
+                f"a partition is the name of a variant ({', '.join(VARIANTS)}) or rules such as "
+                f'((".*/query/.*", "frozen"), (".*", "train")); got the string {rules!r}.'
+                + did_you_mean(rules, VARIANTS | FIXED_POSITIONS)
+            )
+        return variant_named(rules).rules
+    if isinstance(rules, Mapping):
+        rules = rules.items()
+    if not isinstance(rules, Iterable):
+        raise UserError(f"a partition is made of (pattern, label) rules, got {rules!r}.")
+    return tuple(_rule(rule) for rule in rules)
 
 
 def _rule(rule: Any) -> tuple[str, str]:
@@ -42,16 +63,15 @@ class Partition:
     """Labels of parameters by path.
 
     Args:
-        rules: (pattern, label) pairs; the first match decides.
+        rules: (pattern, label) pairs of which the first match decides, {pattern: label} in the same
+            order, or the name of a variant (`jaxformer.core.variants`), such as "frozen_qk".
 
     Example:
         partition = Partition(((".*/(query|key)/.*", "frozen"), (".*", "train")))
     """
 
-    def __init__(self, rules: Iterable[tuple[str, str]]):
-        if not isinstance(rules, Iterable):
-            raise UserError(f"a partition is made of (pattern, label) rules, got {rules!r}.")
-        self.rules = tuple(_rule(rule) for rule in rules)
+    def __init__(self, rules: Rules):
+        self.rules = _as_rules(rules)
         if not self.rules:
             raise UserError("a partition needs at least one (pattern, label) rule, got none.")
         for pattern, _ in self.rules:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jaxformer.core.errors import UserError, check_choice, check_range, check_type
+from jaxformer.core.errors import UserError, check_choice, check_range, check_type, setting
 
 # Larger values are typing errors. They are refused before memory is allocated.
 MAX_SEED = 2**32 - 1
@@ -38,12 +38,12 @@ class DataSettings:
     validation_share: float = 0.0625  # of all possible examples, with split = "hash"
 
     def __post_init__(self):
-        check_range("data.seed", self.seed, 0, MAX_SEED)
-        check_range("data.train_size", self.train_size, 0, MAX_EXAMPLES)
+        check_range(setting("data.seed"), self.seed, 0, MAX_SEED)
+        check_range(setting("data.train_size"), self.train_size, 0, MAX_EXAMPLES)
         for name in ("test_share", "validation_share"):
-            check_range(f"data.{name}", getattr(self, name), 0, 1)
+            check_range(setting(f"data.{name}"), getattr(self, name), 0, 1)
         for name in ("test_size", "validation_size"):
-            check_range(f"data.{name}", getattr(self, name), 1, MAX_HELDOUT_EXAMPLES)
+            check_range(setting(f"data.{name}"), getattr(self, name), 1, MAX_HELDOUT_EXAMPLES)
         _check_whole("data", self, ("seed", "train_size", "test_size", "validation_size"))
 
 
@@ -58,8 +58,8 @@ class OptimSettings:
     labels: Mapping[str, Any] = field(default_factory=dict)  # {label: its optimizer}
 
     def __post_init__(self):
-        check_range("optim.warmup", self.warmup, 0)
-        check_range("optim.clip", self.clip, 0)
+        check_range(setting("optim.warmup"), self.warmup, 0)
+        check_range(setting("optim.clip"), self.clip, 0)
 
 
 @dataclass(frozen=True)
@@ -99,23 +99,29 @@ class TrainSettings:
 
     def __post_init__(self):
         if isinstance(self.probes, str) or not all(isinstance(name, str) for name in self.probes):
-            raise UserError(f"train.probes must be a sequence of names, got {self.probes!r}.")
+            raise UserError(
+                f"{setting('train.probes')} must be a sequence of names, got {self.probes!r}."
+            )
         check_choice("mode of members", self.members, MEMBER_MODES)
-        check_range("train.target", self.target, 0)
-        check_range("train.batch_size", self.batch_size, 1, MAX_BATCH_SIZE)
+        check_range(setting("train.target"), self.target, 0)
+        check_range(setting("train.batch_size"), self.batch_size, 1, MAX_BATCH_SIZE)
         minima = dict(steps=1, log_every=1, eval_every=0, patience=0, loss_chunk=0, accumulate=1)
         for name, minimum in minima.items():
-            check_range(f"train.{name}", getattr(self, name), minimum, MAX_STEPS)
+            check_range(setting(f"train.{name}"), getattr(self, name), minimum, MAX_STEPS)
         _check_whole("train", self, ("batch_size", *minima))
         if self.patience and not self.eval_every:
-            raise UserError("train.patience counts validations: it needs train.eval_every > 0.")
+            raise UserError(
+                f"{setting('train.patience')} counts validations: it needs "
+                f"{setting('train.eval_every')} > 0."
+            )
         if self.signal and not self.eval_every:
             raise UserError(
-                "train.signal is measured at every validation: it needs train.eval_every > 0."
+                f"{setting('train.signal')} is measured at every validation: it needs "
+                f"{setting('train.eval_every')} > 0."
             )
 
 
 def _check_whole(section: str, settings: Any, names: Iterable[str]) -> None:
     """Raises a UserError unless these fields are whole numbers."""
     for name in names:
-        check_type(f"{section}.{name}", getattr(settings, name), int)
+        check_type(setting(f"{section}.{name}"), getattr(settings, name), int)

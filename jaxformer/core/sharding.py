@@ -24,7 +24,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxformer.core import paths
-from jaxformer.core.errors import UserError
+from jaxformer.core.errors import UserError, setting
 
 AXES = ("members", "data", "fsdp", "tensor")
 BATCH_AXES = ("data", "fsdp")
@@ -72,8 +72,8 @@ def make_mesh(
     for name, size in sizes.items():
         if size < (0 if name in AUTOMATIC else 1):
             raise UserError(
-                f"devices.{name} must be at least 1 ({', '.join(AUTOMATIC)}: 0 for automatic), got "
-                f"{size}."
+                f"{setting(f'devices.{name}')} must be at least 1 ({', '.join(AUTOMATIC)}: 0 for "
+                f"automatic), got {size}."
             )
     if not members:
         available = max(n // (max(data, 1) * fsdp * tensor), 1)
@@ -81,8 +81,8 @@ def make_mesh(
     if population % members:
         possible = ", ".join(map(str, _divisors(population, n)))
         raise UserError(
-            f"devices.members = {members} does not divide the population of {population} (seeds x "
-            f"learning rates) on {n} devices; possible: {possible}."
+            f"{setting('devices.members')} = {members} does not divide the population of "
+            f"{population} (seeds x learning rates) on {n} devices; possible: {possible}."
         )
     if not data:
         data = max(n // (members * fsdp * tensor), 1)
@@ -98,7 +98,7 @@ def make_mesh(
     if len({device.process_index for device in grid.flat}) < jax.process_count():
         raise UserError(
             f"a mesh of {shape} leaves out a process of this job, which has {jax.process_count()} "
-            f"processes and {n} devices: set devices.data=0."
+            f"processes and {n} devices: set {setting('devices.data')}=0."
         )
     # Auto: jit decides the layout of intermediates (jax.make_mesh gives Explicit axes by default).
     return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
@@ -154,10 +154,10 @@ def check_batch(batch_size: int, sizes: Mapping[str, int], accumulate: int = 1) 
     """
     parts = int(np.prod([sizes[axis] for axis in BATCH_AXES]))
     if batch_size % (parts * accumulate):
-        times = f" times train.accumulate = {accumulate}" if accumulate > 1 else ""
+        times = f" times {setting('train.accumulate')} = {accumulate}" if accumulate > 1 else ""
         raise UserError(
-            f"train.batch_size = {batch_size} is not a multiple of the {parts} devices over which "
-            f"the mesh splits a batch (data x fsdp){times}."
+            f"{setting('train.batch_size')} = {batch_size} is not a multiple of the {parts} "
+            f"devices over which the mesh splits a batch (data x fsdp){times}."
         )
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxformer.core.errors import UserError
+from jaxformer.core.errors import UserError, setting
 from jaxformer.io.atomic_files import (
     CHECKSUM,
     has_checksum,
@@ -70,7 +70,7 @@ def read_newest(
     if result.checkpoint is None and reasons:
         raise UserError(
             f"every checkpoint in {folder} is damaged: {reasons}. Delete that folder to train "
-            "anew, or give another --workdir."
+            f"anew, or give another {setting('workdir')}."
         )
     if result.checkpoint and reasons:
         step = result.checkpoint.step

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer.core.errors import UserError
+from jaxformer.core.errors import UserError, setting
 from jaxformer.io.atomic_files import CHECKSUM, write_atomically
 from jaxformer.runtime.processes import is_writer
 
@@ -45,7 +45,7 @@ def read(file: Path, number: int = -1) -> dict[str, np.ndarray]:
         return arrays
     except (ValueError, TypeError, OSError) as error:
         raise UserError(
-            f"{file} is damaged ({error}); give another --workdir to start anew."
+            f"{file} is damaged ({error}); give another {setting('workdir')} to start anew."
         ) from None
 
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from jaxformer.core.errors import UserError, did_you_mean
+from jaxformer.core.errors import UserError, did_you_mean, setting
 from jaxformer.io.atomic_files import (
     dumps,
     errors_name,
@@ -246,7 +246,7 @@ def _lock(lock, workdir: Workdir) -> None:
         holder = lock.read().strip() or "unknown"
         raise UserError(
             f"the workdir {workdir.path} is in use by process {holder}; wait for it, or give "
-            "another --workdir."
+            f"another {setting('workdir')}."
         )
     with errors_name(workdir / ".lock"):
         lock.truncate(0)
@@ -285,7 +285,7 @@ def _check_same_config(workdir: Workdir, config: Mapping[str, Any]) -> None:
         raise UserError(
             f"the workdir {workdir.path} read tokens with the fingerprint {stored['tokens']}; "
             f"task.tokens has {config['tokens']} now. Prepare that text again, or give another "
-            "--workdir."
+            f"{setting('workdir')}."
         )
     old, new = flatten_config(stored["config"]), flatten_config(json_value(config["config"]))
     if stored.get("config_hash") == config["config_hash"]:
@@ -296,18 +296,20 @@ def _check_same_config(workdir: Workdir, config: Mapping[str, Any]) -> None:
         if not edited:
             return
         raise UserError(
-            f"{workdir / 'config.json'} was edited: {edited[0]} = {old[edited[0]]!r} there and "
-            f"{new[edited[0]]!r} now, under the same hash; give another --workdir."
+            f"{workdir / 'config.json'} was edited: {setting(edited[0])} = {old[edited[0]]!r} "
+            f"there and {new[edited[0]]!r} now, under the same hash; give another "
+            f"{setting('workdir')}."
         )
     changed = [name for name in sorted(old | new) if old.get(name) != new.get(name)]
     if not changed:
         raise UserError(
             f"{workdir / 'config.json'} was edited: its config is this one, its config_hash is "
             f"{stored.get('config_hash')!r} instead of {config['config_hash']!r}; give another "
-            "--workdir."
+            f"{setting('workdir')}."
         )
     name = changed[0]
     raise UserError(
         f"the workdir {workdir.path} has another config: {len(changed)} fields differ, such as "
-        f"{name} = {old.get(name)!r} there and {new.get(name)!r} now; give another --workdir."
+        f"{setting(name)} = {old.get(name)!r} there and {new.get(name)!r} now; give another "
+        f"{setting('workdir')}."
     )

@@ -47,9 +47,11 @@ class DecoderSpec:
     learned_positions: bool = False  # a table, for MixiT or with positions="none" as in GPT-2
     use_bias: bool = False  # in the linear maps of blocks
     act: str = "silu"  # phi, a name of models/activations.py
-    init_std: float | str = 0.02  # of matrices other than query, key and embeddings
-    qk_init_std: float | str = 0.02  # of query and key; it decides whether Frozen-QK works
-    embed_init_std: float = 0.02  # of token and position embeddings
+    init_std: float | str = "fan_in"  # initial deviation of matrices but query, key, embeddings
+    # Of query and key. The papers' .02 makes frozen attention uniform at width 64, so that
+    # Frozen-QK does not learn to retrieve there.
+    qk_init_std: float | str = "fan_in"
+    embed_init_std: float = 1.0  # of token and position embeddings
     residual_scale: float = 1.0  # r, the factor of the residual stream
     # The factor of branches is b = branch_scale (base_layers / L)^depth_alpha.
     branch_scale: float = 1.0

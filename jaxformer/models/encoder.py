@@ -46,7 +46,7 @@ class EncoderSpec:
     alpha_mlp: float = 1.0  # factor of the residual of the MLP
     sigma_v2: float = 0.2  # N times the initial variance of value weights
     sigma_w2: float = 0.2  # N times the initial variance of MLP weights
-    sigma_b2: float = 0.0  # initial variance of MLP biases
+    sigma_b2: float = 4e-4  # initial variance of MLP biases
     activation: str = "relu"  # of the MLP, a name of models/activations.py
     causal: bool = False  # a token attends to itself and earlier tokens only
     scan: bool = False  # compile one body for all blocks; the results are the same

@@ -19,9 +19,9 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
-from jaxformer.core.errors import UserError, did_you_mean, one_line
+from jaxformer.core.errors import UserError, did_you_mean, name_in_python, one_line
 
 # {phrase of argparse: its replacement in messages}
 PHRASES = {
@@ -33,6 +33,7 @@ PHRASES = {
 }
 # Beginnings of RuntimeErrors by which JAX reports missing devices or memory.
 MACHINE_ERRORS = ("Unable to initialize backend", "RESOURCE_EXHAUSTED", "Unknown backend")
+NO_FIELDS = ("workdir",)  # settings of errors that no config has
 SECONDS_OF_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -50,6 +51,8 @@ class Parser(argparse.ArgumentParser):
         flags: the argparse actions, in the order in which they were added.
     """
 
+    latest: ClassVar["Parser | None"] = None  # of the command that runs in this process
+
     def __init__(
         self,
         description: str | None,
@@ -57,6 +60,7 @@ class Parser(argparse.ArgumentParser):
         manual: Callable[[argparse.Namespace], str] | None = None,
         **options,
     ):
+        Parser.latest = self
         self.takes_fields, self.manual = fields, manual
         self.flags: list[argparse.Action] = []
         self.repeatable: set[str] = set()  # flags that may be given several times
@@ -101,6 +105,15 @@ class Parser(argparse.ArgumentParser):
             values = vars(arguments)
             arguments.fields = {name.removeprefix("--config."): values.pop(name) for name in fields}
         return arguments
+
+    def flag_of(self, field: str) -> str:
+        """Returns the flag that sets a field of a config, or the name of the field without one."""
+        short = f"--{name_in_python(field).rpartition('.')[2].replace('_', '-')}"
+        if short in {name for flag in self.flags for name in flag.option_strings}:
+            return short
+        if self.takes_fields and field not in NO_FIELDS:
+            return f"--config.{field}"
+        return name_in_python(field)
 
     def format_help(self) -> str:
         formatter = self.formatter_class(prog=self.prog)
@@ -155,7 +168,8 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
         except SystemExit as end:
             code = int(end.code or 0)
         except UserError as error:
-            code = _print_error(one_line(error, 6000), error.exit_code)
+            name_of = Parser.latest.flag_of if Parser.latest else name_in_python
+            code = _print_error(one_line(error.named_by(name_of), 6000), error.exit_code)
         except KeyboardInterrupt:
             code = _print_error("stopped by Ctrl-C.", 130)
         except OSError as error:

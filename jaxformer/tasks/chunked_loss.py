@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from jaxformer.core import layouts
 from jaxformer.core.adapters import KERNEL, LORA_A, LORA_B, LORA_SCALE
-from jaxformer.core.errors import UserError
+from jaxformer.core.errors import UserError, setting
 from jaxformer.models.activation_points import INTERMEDIATES, Request
 from jaxformer.models.half_precision import matrix_product, wide
 
@@ -259,8 +259,9 @@ def check_head(model: Any) -> None:
     if is_published:
         reason = f"has {_extra_head_step(spec)} after its last states"
     raise UserError(
-        f"train.loss_chunk needs a model whose logits are a linear map of its last states, such as "
-        f"the decoder; {type(model).__name__} {reason}: set train.loss_chunk=0."
+        f"{setting('train.loss_chunk')} needs a model whose logits are a linear map of its last "
+        f"states, such as the decoder; {type(model).__name__} {reason}: set "
+        f"{setting('train.loss_chunk')}=0."
     )
 
 

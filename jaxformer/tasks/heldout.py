@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.core.errors import UserError, is_users, users_code
+from jaxformer.core.errors import UserError, is_users, setting, users_code
 from jaxformer.core.identity import float_identity
 from jaxformer.core.settings import DataSettings
 from jaxformer.data.protocols import Data, HeldOut
@@ -146,9 +146,9 @@ def _doubts(name: str, data: Data, sets: HeldOut) -> list[str]:
         held = f"{100 * taken:.0f} %" if taken < 1 else "all"
         raise UserError(
             f"{held} of the examples that {name} draws are in its test and validation sets, so "
-            'that it would train on them. Split by hash (data=DataSettings(split="hash"), or '
-            "data.split=hash in a config), or take smaller held-out sets (test_size, "
-            "validation_size)."
+            f'that it would train on them. Split by hash ({setting("data.split")}="hash" of '
+            f"DataSettings), or take smaller held-out sets ({setting('data.test_size')}, "
+            f"{setting('data.validation_size')})."
         )
     if taken > CROWDED:
         lines.append(

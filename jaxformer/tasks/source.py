@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.core.errors import UserError, check_choice, check_range
+from jaxformer.core.errors import UserError, check_choice, check_range, setting
 from jaxformer.core.settings import DataSettings
 from jaxformer.data.protocols import Data, HeldOut
 from jaxformer.tasks.disk import DiskTask, OnDisk
@@ -69,8 +69,9 @@ class Source:
             low, high = self._hash_bounds(part)
             if not is_filled.get(name, True):
                 raise UserError(
-                    f"the task has too few different examples for data.split = 'hash': none is in "
-                    f"the {name} share of {high - low:g}. Take a larger share or a larger task."
+                    f"the task has too few different examples for {setting('data.split')} = "
+                    f"'hash': none is in the {name} share of {high - low:g}. Take a larger share "
+                    "or a larger task."
                 )
         return heldout
 
@@ -226,19 +227,19 @@ def make_source(task: Task, sizes: DataSettings, batch_size: int) -> Source | On
         sizes: the sizes of the sets, the split and the seed of the held-out sets.
         batch_size: examples per step.
     """
-    check_range("train.batch_size", batch_size, 1)
+    check_range(setting("train.batch_size"), batch_size, 1)
     n_reserved = sizes.test_size + sizes.validation_size
     if task.held_out and n_reserved >= task.size:
         raise UserError(
-            f"data.test_size + data.validation_size = {n_reserved} leave no training examples: "
-            f"the task has {task.size} examples."
+            f"{setting('data.test_size')} + {setting('data.validation_size')} = {n_reserved} leave "
+            f"no training examples: the task has {task.size} examples."
         )
-    check_choice("data.split", sizes.split, SPLITS)
+    check_choice(setting("data.split"), sizes.split, SPLITS)
     shares = (sizes.validation_share, sizes.test_share) if sizes.split == "hash" else None
     if shares and not (min(shares) > 0 and sum(shares) < 1):
         raise UserError(
-            "data.test_share and data.validation_share must be positive with a sum below 1, "
-            f"got {sizes.test_share:g} and {sizes.validation_share:g}."
+            f"{setting('data.test_share')} and {setting('data.validation_share')} must be positive "
+            f"with a sum below 1, got {sizes.test_share:g} and {sizes.validation_share:g}."
         )
     counts = (sizes.train_size, sizes.test_size, sizes.validation_size)
     if isinstance(task, DiskTask):
@@ -256,7 +257,8 @@ def check_stream(data: Data, steps: int) -> None:
     """Raises unless `batch_positions` can number the examples of this many steps."""
     if isinstance(data, Source) and steps * data.batch_size > 2**32:
         raise UserError(
-            f"train.steps = {steps:,} with train.batch_size = {data.batch_size:,} read more than "
+            f"{setting('train.steps')} = {steps:,} with {setting('train.batch_size')} = "
+            f"{data.batch_size:,} read more than "
             f"{2**32:,} examples, after which the stream of training examples repeats: lower one "
             "of them."
         )

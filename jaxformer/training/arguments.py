@@ -1,9 +1,7 @@
 """The arguments of `jaxformer.train` and `jaxformer.plan`, checked and converted."""
 
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypedDict
 
@@ -13,6 +11,7 @@ from jaxformer.core import optim
 from jaxformer.core.errors import UserError, check_type, did_you_mean
 from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
+from jaxformer.core.variants import FIXED_POSITIONS, VARIANTS, variant_named
 from jaxformer.models.model import check_model
 from jaxformer.tasks.task import Task
 from jaxformer.training.callbacks import Callback
@@ -42,25 +41,6 @@ class TrainOptions(TypedDict, total=False):
     clip: float
 
 
-@contextmanager
-def names_of_python() -> Iterator[None]:
-    """Writes `warmup` instead of the config's `optim.warmup` in the errors of a call in Python."""
-    kinds = {"train": TrainSettings, "optim": OptimSettings, "data": DataSettings}
-    names = "n_seeds|" + "|".join(
-        f"{section}\\.{f.name}" for section, k in kinds.items() for f in fields(k)
-    )
-    try:
-        yield
-    except UserError as error:
-        message = re.sub(rf"(?<![\w.])(?:{names})\b(?!=)", _last_name, str(error))
-        error.args = (message,)
-        raise
-
-
-def _last_name(found: re.Match) -> str:
-    return found[0].rpartition(".")[2].removeprefix("n_")
-
-
 def check_fits(task: Task, model: Any) -> None:
     """Raises UserError unless the model was built for this task."""
     if not isinstance(task, Task):
@@ -76,6 +56,23 @@ def check_fits(task: Task, model: Any) -> None:
             f"{type(task).__name__} has {task.vocab_size} symbols and sequences of up to "
             f"{task.length} tokens; the model was built for {spec.vocab_size} and {spec.length}: "
             "make it with vocab_size=task.vocab_size, length=task.length."
+        )
+
+
+def check_mixer(rules: Any, model: Any) -> None:
+    """Raises UserError if `rules` names a variant that mixes tokens in another way than the model.
+
+    A model without a field `mixer`, such as a user's own, has the rules of the variant alone.
+    """
+    mixer = getattr(model.spec, "mixer", None)
+    if not isinstance(rules, str) or rules not in VARIANTS | FIXED_POSITIONS or mixer is None:
+        return
+    wanted = variant_named(rules).mixer
+    if mixer != wanted:
+        learned = ", learned_positions=True" * (wanted == "mixit")
+        raise UserError(
+            f"the variant {rules!r} has mixer={wanted!r}, the model has mixer={mixer!r}: make it "
+            f"with decoder(.., mixer={wanted!r}{learned}), or give rules instead of the name."
         )
 
 
@@ -184,7 +181,7 @@ def optimizers_of(
     """
     labels = {label for p in partitions for label in p.trained_labels}
     if optimizer is None:
-        optimizer = optim.AdamW(weight_decay=1e-3)
+        optimizer = optim.AdamW()
     if not isinstance(optimizer, Mapping):
         for label in sorted(labels):
             if hint := did_you_mean(label, [FROZEN]):  # a misspelt "frozen" would be trained

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import optax
 
 from jaxformer.core import adapters, sharding
-from jaxformer.core.errors import UserError
+from jaxformer.core.errors import UserError, setting
 from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.io.checkpoint_writer import flatten_state, unflatten_state
 from jaxformer.training.setup import Setup, with_adapters
@@ -52,7 +52,7 @@ def make_phases(
     for step, partition in zip(begins, partitions[1:], strict=True):
         if not begin < step < steps:
             raise UserError(
-                f"unfreeze steps must increase between 0 and train.steps = {steps}, "
+                f"unfreeze steps must increase between 0 and {setting('train.steps')} = {steps}, "
                 f"got {step} after {begin}."
             )
         phases.append(Phase(step, setup))
@@ -121,5 +121,5 @@ def phase_of_checkpoint(
             return phase
     raise UserError(
         f"the checkpoint in {folder} was written under other rules: {saved_rules}. Give these, or "
-        "another --workdir."
+        f"another {setting('workdir')}."
     )

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.core.errors import UserError, check_range
+from jaxformer.core.errors import UserError, check_range, setting
 from jaxformer.core.settings import MAX_SEED
 from jaxformer.training.metrics import Mean, over_seeds
 
@@ -94,7 +94,7 @@ def population_of_seeds(seeds: Sequence[int], rates: Sequence[float]) -> Populat
         check_range("seed", seed, 0, MAX_SEED - 1)
     if len(set(seeds)) < len(seeds):
         raise UserError(f"seeds has a seed twice: {seeds}; members with the same seed are equal.")
-    return Population(tuple(seeds), checked_rates("optim.learning_rate", rates))
+    return Population(tuple(seeds), checked_rates(setting("optim.learning_rate"), rates))
 
 
 def checked_rates(name: str, rates: Sequence[float]) -> tuple[float, ...]:
@@ -115,7 +115,7 @@ def checked_rates(name: str, rates: Sequence[float]) -> tuple[float, ...]:
 
 def check_seeds(n_seeds: int) -> None:
     """Raises unless the number of seeds is between 1 and MAX_SEEDS."""
-    check_range("n_seeds", n_seeds, 1, MAX_SEEDS)
+    check_range(setting("n_seeds"), n_seeds, 1, MAX_SEEDS)
 
 
 def over_chosen(metrics: Sequence[Mapping[str, Mean]], chosen: Sequence[bool]) -> dict[str, Mean]:

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxformer.core.errors import UserError
+from jaxformer.core.errors import UserError, setting
 from jaxformer.core.partition import FROZEN
 from jaxformer.core.settings import TrainSettings
 from jaxformer.io.atomic_files import dumps
@@ -188,7 +188,7 @@ class Session(Callback):
                 saved = f" The last good state is step {self.saved_step} in {folder}."
             raise UserError(
                 f"the loss was not finite at step {np.asarray(state.diverged_at).max()}.{saved} "
-                "Try a lower learning rate (optim.learning_rate)."
+                f"Try a lower {setting('optim.learning_rate')}."
             )
         if self.is_finished(step):
             return 0

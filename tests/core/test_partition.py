@@ -42,11 +42,22 @@ def test_labels_counts_and_halves():
         ([(".*/qery/.*", "frozen"), (".*", "train")], r"'\.\*/qery/\.\*' matches no path"),
         ([(".*", "train"), (".*/query/.*", "frozen")], "has no effect: earlier rules such as"),
         ([("(", "frozen")], "not a regular expression"),
+        (
+            "frozen_kq",
+            "is the name of a variant .*got the string 'frozen_kq'. Did you mean 'frozen_qk'",
+        ),
+        (".*query.*", "rules such as .*got the string '.*query.*'"),
+        ({"(": "frozen"}, "not a regular expression"),
     ],
 )
 def test_wrong_rules_are_one_line_errors(rules, message):
     with pytest.raises(UserError, match=message):
         Partition(rules).labels(PARAMS)
+
+
+@pytest.mark.parametrize("rules", ["frozen_qk", dict(FROZEN_QK.rules), iter(FROZEN_QK.rules)])
+def test_a_name_of_a_variant_and_a_dict_are_rules_too(rules):
+    assert Partition(rules).rules == FROZEN_QK.rules
 
 
 def test_rules_that_train_nothing_are_one_line_errors():

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs.common import VARIANTS
 from jaxformer.capture import capture, names
 from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
+from jaxformer.core.variants import VARIANTS
 from jaxformer.models import attention
 from jaxformer.models.activations import shaped_leaky_relu
 from jaxformer.models.decoder import decoder

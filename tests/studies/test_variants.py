@@ -5,7 +5,8 @@ import pytest
 from configs import common
 from jaxformer import build
 from jaxformer.core.partition import Partition
-from jaxformer.studies.variants import VARIANTS, label, variant_of_decoder
+from jaxformer.core.variants import VARIANTS, label
+from jaxformer.studies.variants import variant_of_decoder
 from jaxformer.tasks.retrieval import Retrieval
 
 
@@ -19,8 +20,8 @@ def test_a_variant_is_the_network_and_the_partition_of_its_config(variant):
     assert Partition(VARIANTS[variant][1]).rules == build.partition(config).rules
 
 
-def test_the_two_tables_of_variants_are_equal():
-    assert VARIANTS == common.VARIANTS
+def test_configs_have_no_table_of_their_own():
+    assert common.VARIANTS is VARIANTS
 
 
 def test_labels_are_spelt_as_in_the_papers():

@@ -81,7 +81,7 @@ def test_a_population_that_does_not_fit_is_refused(monkeypatch, tmp_path, capsys
     (line,) = capsys.readouterr().err.splitlines()
     assert "a population of 1000 needs about" in line
     assert f"1.0 MiB are free on this {jax.default_backend()}" in line
-    assert "take train.members=map, fewer seeds (n_seeds)" in line
+    assert "take --config.train.members=map, fewer seeds (--config.n_seeds)" in line
     monkeypatch.setattr(memory, "free_memory", lambda: None)
     assert "an unknown amount free" in memory.check_memory([Phase(1, setup_of())])
 

@@ -41,7 +41,7 @@ def test_training_stops_after_validations_without_a_new_best_of_any_member():
 
 
 def test_patience_needs_validations():
-    with pytest.raises(UserError, match=r"train.patience counts validations: .*eval_every > 0"):
+    with pytest.raises(UserError, match=r"^patience counts validations: .*eval_every > 0"):
         TrainSettings(patience=1, eval_every=0)
 
 

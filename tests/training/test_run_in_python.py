@@ -12,7 +12,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DataSettings, OptimSettings, TrainSettings
 from jaxformer.models.decoder import decoder
 from jaxformer.tasks.retrieval import Retrieval
-from jaxformer.training.arguments import SEPARATE_ARGUMENTS, TrainOptions, names_of_python
+from jaxformer.training.arguments import SEPARATE_ARGUMENTS, TrainOptions
 from jaxformer.training.callbacks import Every
 from jaxformer.training.metrics import Mean
 
@@ -45,10 +45,25 @@ def test_an_error_names_arguments_of_python(options, message):
         jaxformer.train(TASK, MODEL, **SHORT | options)
 
 
-def test_fields_of_a_config_keep_their_section():
-    with pytest.raises(UserError) as error, names_of_python():
-        raise UserError("split by hash (data.split=hash), train.stepsize, or raise train.steps")
-    assert str(error.value) == "split by hash (data.split=hash), train.stepsize, or raise steps"
+def test_a_variant_of_another_mixer_is_refused():
+    """Without the check "standard" would train the fixed matrices of MixiT."""
+    with pytest.raises(UserError, match=r"'mixit' has mixer='mixit', the model has .*softmax"):
+        jaxformer.train(TASK, MODEL, "mixit", **SHORT)
+    mixing = decoder(**TASK.sizes, width=8, layers=1, heads=1, mlp_width=8, mixer="mixit")
+    with pytest.raises(UserError, match=r"decoder\(\.\., mixer='softmax'\)"):
+        jaxformer.train(TASK, mixing, "standard", **SHORT)
+
+
+def test_a_folder_is_not_edited_in_a_message(tmp_path, monkeypatch):
+    """A regular expression once turned the folder "train.steps" into "steps"."""
+    monkeypatch.chdir(tmp_path)
+    options: Any = SHORT | {"workdir": "train.steps"}
+    jaxformer.train(TASK, MODEL, **options)
+    with pytest.raises(UserError) as error:
+        jaxformer.train(TASK, MODEL, **options | {"steps": 3})
+    said = str(error.value)
+    assert "train.steps has another config" in said and "steps = 2 there and 3 now" in said
+    assert said.endswith("give another workdir.") and " --" not in said
 
 
 def test_an_exchanged_task_is_named_and_not_printed():

@@ -90,7 +90,7 @@ def test_models_without_a_signal_are_refused_in_one_line():
         with pytest.raises(UserError, match=message) as error:
             signal.check(model, inputs)
         assert "\n" not in str(error.value)
-    with pytest.raises(UserError, match=r"train\.signal .* needs train\.eval_every"):
+    with pytest.raises(UserError, match=r"^signal .* needs eval_every"):
         TrainSettings(signal=True, eval_every=0)
 
 

@@ -34,7 +34,7 @@ from experiments.papers.mixit.claims_common import (
 )
 from experiments.papers.mixit.claims_definitions import GRID, OPTIMA, VARIANTS
 from experiments.papers.mixit.claims_theory import PRINTED_VARIANCE
-from jaxformer.studies.variants import label
+from jaxformer.core.variants import label
 
 # Baselines: trivial predictors from parts of the input.
 BY_POSITION_AND_TOKEN = "by_position_and_token"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from experiments.ledger.item import Cell
 from experiments.ledger.rules import Rule, Side, above, near, of
 from experiments.papers.sentences import with_more_steps
-from jaxformer.studies.variants import label
+from jaxformer.core.variants import label
 
 SMALL = ("small",)
 MAIN_VARIANTS = ("standard", "frozen_qk", "mixit")  # the variants of most rows

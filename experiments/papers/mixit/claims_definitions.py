@@ -8,8 +8,8 @@ from experiments.ledger.item import Item
 VARIANTS = Item(
     "Figure 1",
     "A drawing of the variants: what each of them trains, and what it mixes tokens with.",
-    defines="`configs/common.py`: VARIANTS lists the mixer and the partition rules of each "
-    "variant. Every run prints which parameters are frozen.",
+    defines="`jaxformer/core/variants.py`: VARIANTS lists the mixer and the partition rules of "
+    "each variant. Every run prints which parameters are frozen.",
 )
 
 GRID = Item(

@@ -29,7 +29,7 @@ from experiments.papers.mixit.claims_common import (
     reaches,
     small,
 )
-from jaxformer.studies.variants import label
+from jaxformer.core.variants import label
 
 # Numbers of these tasks were known before the rules were written.
 LATE_TASKS = ("retrieval", "dyck", "addition")

@@ -24,7 +24,7 @@ from experiments.papers.mixit.claims_common import (
     unseen,
 )
 from experiments.papers.mixit.claims_text import YELP_HEADS
-from jaxformer.studies.variants import label
+from jaxformer.core.variants import label
 
 # `late=True`: the rules were written after numbers were known. M: key-value pairs, V: symbols.
 PAIRS = (4, 8, 12, 16, 20, 24)

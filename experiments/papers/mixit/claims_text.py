@@ -5,7 +5,7 @@ import functools
 from experiments.ledger.item import CODE_DIFFERS, OURS, Cell, Item
 from experiments.ledger.rules import Rule, above, computed, gap, near, of, share_of, trivial
 from experiments.papers.mixit.claims_common import MAIN_VARIANTS, SMALL, as_good_as_standard
-from jaxformer.studies.variants import label
+from jaxformer.core.variants import label
 
 PAPER_SCALE = ("paper",)
 QK_CLOSER_TO_STANDARD = "Frozen-QK is closer to Standard than to MixiT"

@@ -124,10 +124,9 @@ def of_task(
         check_range(field, number, 1)
     rates = checked_rates("rates", rates)
     if model is None:
-        scales = {"init_std": "fan_in", "qk_init_std": "fan_in", "embed_init_std": 1.0}
         if "width" in sizes:
             sizes = {"mlp_width": 4 * sizes["width"], **sizes}
-        model = decoder(**task.sizes, **scales, **SIZES | sizes)
+        model = decoder(**task.sizes, **SIZES | sizes)
     elif sizes:
         raise UserError(f"the model has its own sizes: leave {', '.join(sizes)} out, or the model.")
     check_model(model)
@@ -137,7 +136,7 @@ def of_task(
     rate_factor = optim.schedule(settings.schedule, steps, settings.warmup)
 
     def optimizer(partition: Partition) -> optax.GradientTransformation:
-        specs = dict.fromkeys(partition.trained_labels, optim.AdamW(weight_decay=1e-3))
+        specs = dict.fromkeys(partition.trained_labels, optim.AdamW())
         return optim.optimizer(partition, specs, settings.clip, rate_factor)
 
     identity = {

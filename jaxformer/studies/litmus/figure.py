@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jaxformer.core.variants import label
 from jaxformer.runtime import figure_style
 from jaxformer.stats.differences import Number, difference
 from jaxformer.studies.litmus.rule import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED
-from jaxformer.studies.variants import label
 
 TITLES = {
     CANNOT_TELL: "Attention to the content cannot be judged",

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jaxformer.core.variants import label
 from jaxformer.io.atomic_files import write_json
 from jaxformer.stats.differences import Number, difference
 from jaxformer.studies.litmus import figure
 from jaxformer.studies.litmus.rule import Trained, judge
-from jaxformer.studies.variants import label
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 
 from jaxformer.core.text_format import counted
+from jaxformer.core.variants import label
 from jaxformer.stats.differences import Number
-from jaxformer.studies.variants import label
 
 # Outcome of the litmus test -> sentence. rule.py groups the outcomes to
 # verdicts.

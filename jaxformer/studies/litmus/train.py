@@ -8,10 +8,11 @@ from jaxformer import api, build
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings
+from jaxformer.core.variants import VARIANTS, label
 from jaxformer.io.atomic_files import json_value
 from jaxformer.studies.litmus import rule
 from jaxformer.studies.litmus.report import Litmus, make_litmus
-from jaxformer.studies.variants import VARIANTS, label, variant_of_decoder
+from jaxformer.studies.variants import variant_of_decoder
 from jaxformer.tasks import heldout
 from jaxformer.tasks.heldout import default_data
 from jaxformer.tasks.source import make_source

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.core import sharding
-from jaxformer.core.errors import UserError
+from jaxformer.core.errors import UserError, setting
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import MAX_EXAMPLES
 from jaxformer.core.text_format import byte_size
@@ -57,12 +57,13 @@ def check_memory(phases: Sequence[Phase]) -> str:
             f"activations, {'side by side' if is_vmap else 'one member at a time'}; "
             f"{byte_size(heldout)} held-out examples), {byte_size(free)} free"
         )
-    one_by_one = "train.members=map, " if is_vmap and n > 1 else ""
+    one_by_one = f"{setting('train.members')}=map, " if is_vmap and n > 1 else ""
     remat = "model.remat=True, " if getattr(setup.model.spec, "remat", True) is False else ""
     raise UserError(
         f"a population of {n} needs about {byte_size(need)}, {byte_size(free)} are free on this "
-        f"{device.platform}: take {one_by_one}fewer seeds (n_seeds) or learning rates, a smaller "
-        f"train.batch_size, {remat}or more devices (devices.fsdp)."
+        f"{device.platform}: take {one_by_one}fewer seeds ({setting('n_seeds')}) or learning "
+        f"rates, a smaller {setting('train.batch_size')}, {remat}or more devices "
+        f"({setting('devices.fsdp')})."
     )
 
 
@@ -75,7 +76,7 @@ def check_data(data: Data) -> None:
         sizes["train_size"] = data.train_size
     need, free = sum(sizes.values()) * _example_bytes(data), free_memory()
     if (free is not None and need > free) or max(sizes.values()) > MAX_EXAMPLES:
-        given = ", ".join(f"data.{name} = {n}" for name, n in sizes.items())
+        given = ", ".join(f"{setting(f'data.{name}')} = {n}" for name, n in sizes.items())
         raise UserError(
             f"the sets of examples need about {byte_size(need)}, {byte_size(free)} are free, and a "
             f"set has at most {MAX_EXAMPLES:,} examples: take fewer ({given})."
