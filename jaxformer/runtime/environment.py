@@ -23,7 +23,7 @@ PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "nump
 
 # Records, and the page that is made from them, cannot change a run. So the record that a plan's
 # first run leaves does not make the commit of its second one uncertain.
-WITHOUT_RECORDS = (":!results", ":!RESULTS.md", ":!confirmation", ":!ladders")
+WITHOUT_RECORDS = (":!results", ":!RESULTS.md", ":!confirmation", ":!ladders", ":!at_size")
 
 
 def environment() -> dict[str, Any]:
