@@ -11,6 +11,7 @@
     text = jaxformer.text(model)                                  its tokenizer
     jaxformer.capture.capture(model, params, "a prompt", names=[..])  read activations
     jaxformer.generate(model, params, tokens, new=40)             continue prompts
+    jaxformer.known.compile(program)                              a network whose circuit is known
     jaxformer.adapters.merge(params)                              write adapters into their kernels
 
 The package's modules are imported on first use, so that `import jaxformer` is quick.
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from jaxformer.api import plan, train
     from jaxformer.core import adapters
     from jaxformer.core.partition import Partition
-    from jaxformer.interp import lens, plots
+    from jaxformer.interp import known, lens, plots
     from jaxformer.interp.generation import generate
     from jaxformer.loading import load
     from jaxformer.loading import open_run as open
@@ -63,6 +64,7 @@ __all__ = [
     "compare",
     "examine",
     "generate",
+    "known",
     "lens",
     "litmus",
     "load",
@@ -94,6 +96,7 @@ _OBJECTS = {
 _SUBMODULES = {
     "adapters": "jaxformer.core.adapters",
     "capture": "jaxformer.capture",
+    "known": "jaxformer.interp.known",
     "lens": "jaxformer.interp.lens",
     "plots": "jaxformer.interp.plots",
     "surgery": "jaxformer.surgery",
