@@ -1,7 +1,8 @@
-"""Networks whose circuit is known: eight set by hand, and those that you compile.
+"""Networks whose circuit is known: eight set by hand, those that you compile, and random ones.
 
     known.network("induction")         a network that was set by hand (`by_hand`)
     known.compile(program)             the network of a program, and the circuit that follows
+    known.random(seed, backup=True)    a random program, with what makes its circuit hard to find
 
 A method that claims to find circuits should find these.
 """
@@ -10,6 +11,7 @@ from jaxformer.interp.known import builder
 from jaxformer.interp.known.by_hand import EMBEDDED, LOGITS, NETWORKS, PREFIX, Edge, Known, network
 from jaxformer.interp.known.compiled import Compiled
 from jaxformer.interp.known.compiled import compile_program as compile
+from jaxformer.interp.known.drawing import draw as random
 from jaxformer.interp.known.exhaustive import smallest
 from jaxformer.interp.known.program import (
     Aggregate,
@@ -61,6 +63,7 @@ __all__ = [
     "greater",
     "less",
     "network",
+    "random",
     "smallest",
     "value",
 ]

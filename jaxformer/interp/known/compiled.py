@@ -20,7 +20,10 @@ from jaxformer.interp.known.prompts import Pairs
 from jaxformer.interp.known.weights import GAIN, Shape, model_of, params_of, shape_of
 from jaxformer.models.decoder import Decoder
 
-MAX_NOISE = 1.0
+TOLERANCE = 0.01  # the default of `circuits.find`
+# All edges outside a circuit, cut together, change the score by less than twice the noise. At this
+# noise that is still less than a head that works on a tenth of the prompts.
+NOISE_FACTOR, MAX_NOISE = 2.0, 0.03
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +37,8 @@ class Compiled:
         edges: the edges by which any part of the program reads.
         roles: {node: the steps and roles of its parts}, such as
             {"block_0/attn/head_1": ["answer: main"]}. Other nodes are idle.
-        noise: of the weights. With noise, every edge has some effect, and the circuits are those of
-            the network without it.
+        noise: of the weights. With noise every edge has some effect; the circuits are those whose
+            edges have more than `tolerance`.
     """
 
     program: Program
@@ -46,6 +49,16 @@ class Compiled:
     roles: dict[str, list[str]]
     noise: float
     placed: Placed = field(repr=False)
+
+    @property
+    def tolerance(self) -> float:
+        """The effect below which edges do not count, as a share of what all edges do.
+
+        It is the tolerance of `circuits.find` and `smallest` with which the circuits are right: all
+        edges outside a circuit together change the score by less, and each edge of the circuit
+        changes it by more.
+        """
+        return TOLERANCE + NOISE_FACTOR * self.noise
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -133,7 +146,7 @@ def compile_program(
             write where no answer reads. MLPs without a part then do as well. Others are zero.
         rotated: whether the residual stream is rotated, so that no number of it has a meaning.
         noise: the standard deviation of Gaussian noise on all weights, as a share of the root mean
-            square of the weights of the same name.
+            square of the weights of the same name; at most .03.
 
     Returns:
         The network with its circuits.

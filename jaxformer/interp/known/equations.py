@@ -38,12 +38,11 @@ def outputs(
         written: dict[str, np.ndarray] = {}
         for part, place in zip(placed.plan.parts, placed.places, strict=True):
             if place.node == node:
-                compute = _head if isinstance(part, Head) else _neurons
-                added = compute(part, stream)
+                added = _head(part, stream) if isinstance(part, Head) else _neurons(part, stream)
                 written[part.writes] = written.get(part.writes, 0) + added
         found[node] = replaced.get(node, written)
-        # The heads of a block read the stream before any of them has written, but none of them
-        # reads what another one of the same block writes.
+        # The heads of a block work at the same time, but none of them reads what another one of
+        # the same block writes, so they may as well work one after the other.
         for variable, added in found[node].items():
             stream[variable] = stream[variable] + added
     return found
@@ -51,7 +50,8 @@ def outputs(
 
 def answer(found: Outputs) -> np.ndarray:
     """The answer that the nodes write, (B, T, K)."""
-    return sum(written[ANSWER] for written in found.values() if ANSWER in written)
+    written = [values[ANSWER] for values in found.values() if ANSWER in values]
+    return np.sum(written, axis=0)
 
 
 def replacements(

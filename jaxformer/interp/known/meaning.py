@@ -97,10 +97,10 @@ def _mean(step: Aggregate, variables: dict[str, np.ndarray]) -> np.ndarray:
     value_BxSxK = variables[step.values]
     count_BxQx1 = is_selected_BxQxS.sum(-1, keepdims=True)
     # A value that is not selected may be undefined.
-    is_undefined_BxS = np.isnan(value_BxSxK).any(-1)
-    reads_undefined_BxQ = (is_selected_BxQxS * is_undefined_BxS[:, None]).sum(-1) > 0
+    is_undefined_BxSx1 = np.isnan(value_BxSxK).any(-1, keepdims=True)
+    n_undefined_BxQx1 = is_selected_BxQxS @ is_undefined_BxSx1
     total_BxQxK = is_selected_BxQxS @ np.nan_to_num(value_BxSxK)
-    is_defined_BxQx1 = (count_BxQx1 > 0) & ~reads_undefined_BxQ[..., None]
+    is_defined_BxQx1 = (count_BxQx1 > 0) & (n_undefined_BxQx1 == 0)
     return np.where(is_defined_BxQx1, total_BxQxK / np.maximum(count_BxQx1, 1), np.nan)
 
 

@@ -338,7 +338,7 @@ def table_rows(entries: Sequence[float], size: int) -> np.ndarray:
     """The one-hot rows of values, (K, size), or the column of numbers, (K, 1)."""
     if size == NUMBER:
         return np.asarray(entries, float)[:, None]
-    return np.eye(size)[list(entries)]
+    return np.eye(size)[np.asarray(entries, int)]
 
 
 def _widened(read: Read, n_columns: int) -> Read:

@@ -358,7 +358,7 @@ def _size(name: str, step: Any, sizes: dict[str, int], program: Program) -> int:
         _check_share_numbers(where, step)
     if isinstance(step, Choose):
         check_range(f"{where}: the token", step.token, 1, program.vocab_size - 1)
-        check_range(f"{where}: the share of prompts", step.share, 0.01, 0.4)
+        check_range(f"{where}: the share of prompts", step.share, 0.02, 0.4)
     if isinstance(step, Backup | Choose | Cancelling):
         for aggregate in aggregates(step):
             if aggregate.values != TOKEN:
