@@ -11,6 +11,7 @@
     text = jaxformer.text(model)                                  its tokenizer
     jaxformer.capture.capture(model, params, "a prompt", names=[..])  read activations
     jaxformer.generate(model, params, tokens, new=40)             continue prompts
+    jaxformer.known.compile(program)                              a network whose circuit is known
     jaxformer.adapters.merge(params)                              write adapters into their kernels
 
 The package's modules are imported on first use, so that `import jaxformer` is quick.

@@ -13,7 +13,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxformer.core.errors import check_choice, check_range
+from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.models.decoder import Decoder, DecoderSpec
 from jaxformer.models.model import take_positions
 
@@ -29,6 +29,10 @@ class ClassifierSpec(DecoderSpec):
 
     def __post_init__(self):
         super().__post_init__()
+        if self.outputs:
+            raise UserError(
+                f"a classifier has classes instead of outputs: set outputs=0, got {self.outputs}."
+            )
         check_range("classes", self.classes, 2, 10**6)
         check_choice("pool", self.pool, POOLS)
 

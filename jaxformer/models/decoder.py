@@ -9,7 +9,9 @@ A_h is the softmax of q k^T / sqrt(D) (with `score_scale`, of score_scale q k^T)
 positions, unless positions="none", or the fixed I + W - rowmean(W). Both are causal unless
 causal=False. The default r = b = 1 follows the paper's text. The authors' code has other skip and
 depth scalings, and multiplies each linear map by sqrt(base / its inputs) (`base_width`,
-`base_mlp_width`). The logits are multiplied by `logit_scale`.
+`base_mlp_width`). The logits are multiplied by `logit_scale`. gated=False has Wd phi(Wu y) as its
+MLP, `head_width` sets the width of a head apart from n / H, and `outputs` numbers take the place of
+the V logits.
 
 Paths: embed/embedding, positions/embedding, block_i/{attn_norm,mlp_norm}/scale,
 block_i/attn/{query,key,value,out}/kernel, block_i/attn/mix, block_i/mlp/{gate,in,out}/kernel (the
@@ -156,12 +158,13 @@ class Attention(nn.Module):
 
     def _heads(self, name, x_BxTxN, std):
         """Returns the queries, keys or values of every head."""
-        flat_BxTxN = self.spec.dense(x_BxTxN, self.spec.width, name, std)
-        return layers.split_heads(self, name, flat_BxTxN, self.spec.heads)
+        spec = self.spec
+        flat_BxTxHD = spec.dense(x_BxTxN, spec.heads * spec.head_dim, name, std)
+        return layers.split_heads(self, name, flat_BxTxHD, spec.heads)
 
 
 class GatedMLP(nn.Module):
-    """Wd(phi(Wg y) * (Wu y)), which is SwiGLU for phi = silu."""
+    """Wd(phi(Wg y) * (Wu y)), which is SwiGLU for phi = silu; without a gate, Wd phi(Wu y)."""
 
     spec: DecoderSpec
 
@@ -174,7 +177,7 @@ class GatedMLP(nn.Module):
             return spec.dense(x, features, name, spec.init_std, base)
 
         phi = activation(spec.act, spec.width)
-        return layers.mlp(self, y_BxTxN, dense, spec.mlp_width, phi, gated=True)
+        return layers.mlp(self, y_BxTxN, dense, spec.mlp_width, phi, spec.gated)
 
 
 class Block(nn.Module):
@@ -249,7 +252,8 @@ class Decoder(nn.Module):
             h = h * spec.logit_scale
         if not head:
             return h
-        unembed = spec.linear(spec.vocab_size, "unembed", spec.init_std, bias=False)
+        n_outputs = spec.outputs or spec.vocab_size
+        unembed = spec.linear(n_outputs, "unembed", spec.init_std, bias=False)
         return tap(self, "logits", unembed(h))
 
     def _documents(self, tokens_BxT):

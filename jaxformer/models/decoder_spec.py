@@ -10,7 +10,7 @@ from jaxformer.models import attention
 from jaxformer.models.activations import activation
 from jaxformer.models.half_precision import DENSE
 from jaxformer.models.layers import Dense, dense, normal
-from jaxformer.models.model import MAX_SCALE, check_sizes, heads_error
+from jaxformer.models.model import MAX_SCALE, MAX_SIZES, check_sizes, heads_error
 
 MIXERS = ("softmax", "mixit")
 POSITIONS = ("rotary", "none")
@@ -63,6 +63,9 @@ class DecoderSpec:
     logit_scale: float = 1.0  # the factor of the logits, such as muP's base width / width
     use_norm: bool = True  # RMSNorm before each branch and the unembedding
     use_mlp: bool = True  # otherwise blocks have attention only
+    gated: bool = True  # phi(Wg y) multiplies Wu y; otherwise the MLP is Wd phi(Wu y)
+    head_width: int = 0  # D, the width of a head; 0: n / H
+    outputs: int = 0  # the numbers that a token returns in place of V logits; 0: logits
     pad: int = -1  # the padding token, to which nothing attends; -1: no padding
     # The token that ends a document: softmax attention stays within each document of a window. -1:
     # a window is one text.
@@ -96,18 +99,30 @@ class DecoderSpec:
                 "document_end needs softmax attention: a fixed mixing matrix knows no documents. "
                 "Set mixer='softmax' or document_end=-1."
             )
-        if self.width % self.heads:
+        check_range("head_width", self.head_width, 0, MAX_SIZES["width"])
+        check_range("outputs", self.outputs, 0, MAX_SIZES["vocab_size"])
+        if not self.head_width and self.width % self.heads:
             raise heads_error(self.heads, self.width)
-        check_choice("positions", self.positions, POSITIONS)
-        if self.is_rotary and self.width // self.heads % 2:
+        if self.head_width and self.mixer != "softmax":
             raise UserError(
-                f"rotary positions need an even head dimension, got width {self.width} / "
-                f"{self.heads} heads = {self.width // self.heads}."
+                "head_width needs mixer='softmax': the scale of a fixed mixing matrix depends on "
+                f"width / heads. Set head_width=0, got {self.head_width}."
             )
+        check_choice("positions", self.positions, POSITIONS)
+        if self.is_rotary and self.head_dim % 2:
+            given = f"width {self.width} / {self.heads} heads = {self.head_dim}"
+            if self.head_width:
+                given = f"head_width {self.head_width}"
+            raise UserError(f"rotary positions need an even head dimension, got {given}.")
         activation(self.act, self.width)  # raises if the name is unknown
         check_choice("remat_keep", self.remat_keep, REMAT_POLICIES)
         for name in ("init_std", "qk_init_std", "embed_init_std"):
             normal(getattr(self, name))  # raises if the value is invalid
+
+    @property
+    def head_dim(self) -> int:
+        """D, the numbers in a query, a key or a value of one head."""
+        return self.head_width or self.width // self.heads
 
     @property
     def is_rotary(self) -> bool:
@@ -118,7 +133,7 @@ class DecoderSpec:
         """Returns the queries whose products with keys, divided by sqrt(D), have `score_scale`."""
         if not self.score_scale:
             return q_BxTxHxD
-        factor = self.score_scale * (self.width // self.heads) ** 0.5
+        factor = self.score_scale * self.head_dim**0.5
         return (q_BxTxHxD * factor).astype(q_BxTxHxD.dtype)
 
     @property

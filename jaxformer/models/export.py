@@ -118,6 +118,8 @@ def check(model: Any) -> None:
         "scales its logits": getattr(spec, "logit_scale", 1.0) != 1.0,
         "has no norms": not getattr(spec, "use_norm", True),
         "has no MLPs": not getattr(spec, "use_mlp", True),
+        "has an MLP without a gate": not getattr(spec, "gated", True),
+        "has numbers as outputs": bool(getattr(spec, "outputs", 0)),
         "has another activation than silu": getattr(spec, "act", "silu") != "silu",
     }
     if present := [difference for difference, differs in differences.items() if differs]:
@@ -136,7 +138,7 @@ def llama_config(model: Any, end: int | None) -> dict[str, Any]:
         "num_hidden_layers": spec.layers,
         "num_attention_heads": spec.heads,
         "num_key_value_heads": spec.heads,
-        "head_dim": spec.width // spec.heads,
+        "head_dim": spec.head_dim,
         "max_position_embeddings": spec.length,
         "hidden_act": "silu",
         "rms_norm_eps": 1e-6,

@@ -16,7 +16,7 @@ def architecture_of(spec: Any) -> Architecture:
     """
     if not isinstance(spec, EncoderSpec):
         _check_decoder(spec)
-    head_width = spec.width // spec.heads
+    head_width = getattr(spec, "head_dim", spec.width // spec.heads)
     common = {
         "layers": spec.layers,
         "width": spec.width,
@@ -61,7 +61,7 @@ def architecture_of(spec: Any) -> Architecture:
         alpha_mlp=spec.residual_scale,
         pre_norm=True,
         eps=1e-6,
-        gated=True,
+        gated=spec.gated,
         activation=spec.act,
         rotary=float(spec.is_rotary),
         std_embed=spec.embed_init_std,
