@@ -19,7 +19,8 @@ import numpy as np
 
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.interp import capture
-from jaxformer.interp.blocks import Blocks, Pass, is_divisible
+from jaxformer.interp.blocks import Blocks, Pass
+from jaxformer.interp.one_block import is_divisible
 from jaxformer.interp.prompts import read_position
 from jaxformer.models.model import Model
 from jaxformer.models.texts import as_tokens

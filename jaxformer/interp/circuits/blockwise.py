@@ -25,17 +25,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.interp.answers import Answers
-from jaxformer.interp.blocks import (
-    Blocks,
-    addresses,
-    block_output,
-    embed,
-    is_divisible,
-)
+from jaxformer.interp.blocks import Blocks, addresses, block_output, embed
 from jaxformer.interp.circuits import stages, uniform
 from jaxformer.interp.circuits.graph import Graph, Stage
 from jaxformer.interp.circuits.running import Setting, Values
 from jaxformer.interp.circuits.stages import BETWEEN, HEADS, MLP, Reads
+from jaxformer.interp.one_block import is_divisible
 from jaxformer.models.decoder import Decoder
 from jaxformer.models.pretrained.network import Pretrained
 

@@ -13,9 +13,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxformer.interp.blocks import addresses, block_output, read
+from jaxformer.interp.blocks import addresses, block_output
 from jaxformer.interp.circuits.graph import LOGITS
 from jaxformer.interp.circuits.running import Metric, Values
+from jaxformer.interp.one_block import read
 from jaxformer.models.model import take_positions
 
 HEADS, MLP, BETWEEN = "attn/heads", "mlp/output", "between"
