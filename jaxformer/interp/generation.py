@@ -135,8 +135,8 @@ def generate(
     prompts = _prompts(model, tokens, real, tokenizer, chat)
     _check_length(model, prompts.tokens_BxT.shape[1], new)
     check_tokens(model, prompts.tokens_BxT)
-    patterns, functions, arrays, structure = _split_edits(edits or {})
-    names = tuple(resolve(name) for name in capture)
+    patterns, functions, arrays, structure = _split_edits(model, edits or {})
+    names = tuple(resolve(name, model) for name in capture)
     is_even = bool((prompts.ends_B == prompts.tokens_BxT.shape[1]).all())
     options = Options(new, temperature == 0, is_even, names, patterns, functions, structure)
     stops = (*stop, *(tokenizer.ends if tokenizer is not None else ()))
@@ -214,12 +214,12 @@ def _check_length(model: Any, T: int, new: int) -> None:
         )
 
 
-def _split_edits(edits: Mapping[str, Any]) -> tuple[Any, ...]:
+def _split_edits(model: Any, edits: Mapping[str, Any]) -> tuple[Any, ...]:
     """Returns (patterns, functions, arrays, structure) of edits.
 
     An entry of `functions` is None if the edit is an array or a number.
     """
-    patterns = tuple(resolve(pattern) for pattern in edits)
+    patterns = tuple(resolve(pattern, model) for pattern in edits)
     leaves, structure = jax.tree.flatten(list(edits.values()))
     functions = tuple(leaf if isinstance(leaf, Callable) else None for leaf in leaves)
     arrays = [

@@ -292,7 +292,7 @@ def path_patch(
     """
     clean, corrupted = _prompts(model, clean, corrupted)
     (source, source_head), (target, target_head) = sender, receiver
-    source, target = resolve(source), resolve(target)
+    source, target = resolve(source, model), resolve(target, model)
     known = [*_known_shapes(model, _as_shapes(corrupted))]
     if {source, target} <= {*known} and known.index(source) >= known.index(target):
         raise UserError(f"{source} does not come before {target}: there is no path.")
@@ -334,7 +334,7 @@ def _addresses(model, inputs, patterns, by) -> dict[str, tuple[int, ...]]:
     known = _known_shapes(model, _as_shapes(inputs))
     chosen: dict[str, tuple[int, ...]] = {}
     for name in [patterns] if isinstance(patterns, str) else patterns:
-        pattern = resolve(name)
+        pattern = resolve(name, model)
         paths.check_pattern(pattern)
         matched = {a: x.shape for a, x in known.items() if paths.matches(pattern, a, modules=True)}
         if not matched:

@@ -90,8 +90,8 @@ def run(
     if inputs:
         inputs = (as_tokens(model, inputs[0]), *inputs[1:])
         check_tokens(model, inputs[0])
-    edits = {resolve(name): new for name, new in (edits or {}).items()}
-    patterns = [resolve(name) for name in names]
+    edits = {resolve(name, model): new for name, new in (edits or {}).items()}
+    patterns = [resolve(name, model) for name in names]
     variables = {"params": params}
     # A subclass of yours may read what changes between two runs.
     if type(model) is Pretrained and programs.can_run(model, variables, inputs, edits):
