@@ -11,7 +11,9 @@ import pytest
 
 from jaxformer import capture
 from jaxformer.core.errors import UserError
-from jaxformer.interp import lens, programs
+from jaxformer.interp import circuits, lens, programs
+from jaxformer.interp.ablating import ablate_grid
+from jaxformer.interp.answers import Answers
 from jaxformer.interp.patching import patch_grid
 from jaxformer.models.activation_points import tap
 from tests.interp.test_capture import DECODER, OTHERS, TOKENS, params_of
@@ -251,6 +253,31 @@ def test_wrong_patches_are_one_line_errors():
         capture.patch(DECODER, PARAMS_, TOKENS, OTHERS, "final", metric, at_once=0)
     with pytest.raises(UserError, match="Did you mean 'block_0/states'"):
         capture.patch(DECODER, PARAMS_, TOKENS, OTHERS, "block_0/state", metric)
+
+
+@pytest.mark.parametrize("token", [11, -1, 2**40 + 3])
+def test_every_look_inside_refuses_tokens_outside_of_the_vocabulary(token, tmp_path):
+    wrong = np.array(TOKENS, np.int64)
+    wrong[1, 2] = token
+    model, ends = (DECODER, PARAMS_), (("block_0/attn/heads", 0), ("block_1/attn/queries", 0))
+    answers = Answers(*np.array([[[4]] * 3, [[1]] * 3, [[2]] * 3, [[1.0]] * 3]).astype(int))
+    for prompts in ((wrong, OTHERS), (TOKENS, wrong)):
+        for call in (
+            lambda prompts: capture.patch(*model, *prompts, "final", metric),
+            lambda prompts: capture.attribute(*model, *prompts, "final", metric),
+            lambda prompts: capture.path_patch(*model, *prompts, *ends, metric),
+            lambda prompts: patch_grid(*model, *prompts, lambda logits: logits[:, 3]),
+            lambda prompts: circuits.Wiring(*model, *prompts, answers),
+        ):
+            with pytest.raises(UserError, match=f"must be from 0 to 10.*got .*{token}"):
+                call(prompts)
+    for call in (
+        lambda: capture.gradients(*model, wrong, names="final", metric=metric),
+        lambda: ablate_grid(*model, wrong, lambda logits: logits[:, 3]),
+        lambda: capture.store(tmp_path, *model, wrong, ["final"]),
+    ):
+        with pytest.raises(UserError, match=f"must be from 0 to 10.*got .*{token}"):
+            call()
 
 
 @pytest.mark.parametrize("wrong", [lambda logits: logits[0, -1], lambda logits: logits[:, -1]])

@@ -22,7 +22,13 @@ from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.interp.capture import edits
 from jaxformer.interp.capture.aliases import resolve
 from jaxformer.interp.capture.metric import Metric, per_example, scalar
-from jaxformer.interp.capture.running import capture, intervene, replaceable_shapes, run
+from jaxformer.interp.capture.running import (
+    capture,
+    check_tokens,
+    intervene,
+    replaceable_shapes,
+    run,
+)
 from jaxformer.interp.one_block import count_blocks, is_divisible, one_block, read
 from jaxformer.interp.programs import compiled, computed
 from jaxformer.models.activation_points import AFTER_BLOCKS
@@ -350,7 +356,11 @@ def _as_shapes(inputs: Any) -> Any:
 def _as_inputs(model: Model, prompts: Any) -> tuple[Any, ...]:
     """Returns the model's inputs as arrays; tokens alone become a tuple of one input."""
     inputs = prompts if isinstance(prompts, tuple) else (prompts,)
-    inputs = (as_tokens(model, inputs[0]), *inputs[1:])
+    tokens = as_tokens(model, inputs[0])
+    # JAX shortens the integers of NumPy, so that a large one could become a valid token.
+    tokens = tokens if hasattr(tokens, "dtype") else np.asarray(tokens)
+    check_tokens(model, tokens)
+    inputs = (tokens, *inputs[1:])
     return tuple(part if part is None else jnp.asarray(part) for part in inputs)
 
 

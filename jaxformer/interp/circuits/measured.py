@@ -11,6 +11,7 @@ import numpy as np
 from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.interp import answers as answer_scores
 from jaxformer.interp.answers import Answers
+from jaxformer.interp.capture.running import check_tokens
 from jaxformer.interp.circuits import blockwise, running, scoring
 from jaxformer.interp.circuits.graph import Edge, Graph, graph_of
 from jaxformer.interp.circuits.scoring import Metric
@@ -67,6 +68,8 @@ class Wiring:
                 "clean and corrupted prompts must have one shape (prompts, tokens), got "
                 f"{clean.shape} and {corrupted.shape}: a circuit needs prompts of one length."
             )
+        check_tokens(model, clean)
+        check_tokens(model, corrupted)
         self.model, self.params, self.metric, self.ablation = model, params, metric, ablation
         self.answers = Answers(*(jnp.asarray(x) for x in answers))
         self.tokens_BxT = jnp.asarray(clean)
