@@ -17,6 +17,7 @@ import numpy as np
 
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.interp.blocks import Blocks, Pass
+from jaxformer.interp.capture.running import check_tokens
 from jaxformer.interp.components import (
     ALL_POSITIONS,
     ATTENTION,
@@ -81,6 +82,8 @@ def ablate_grid(
     tokens_BxT = np.asarray(as_tokens(model, prompts))
     others_BxT = tokens_BxT if others is None else np.asarray(as_tokens(model, others))
     check_prompts(tokens_BxT, others_BxT)
+    check_tokens(model, tokens_BxT)
+    check_tokens(model, others_BxT)
     read_at = read_position(model, tokens_BxT, read_at)
     if ablation != "zero" and others is None and len(tokens_BxT) < 2:
         raise UserError(

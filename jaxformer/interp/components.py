@@ -27,8 +27,9 @@ import numpy as np
 
 from jaxformer.core.errors import UserError
 from jaxformer.interp.answers import Answers, score
-from jaxformer.interp.blocks import Blocks, Pass, block_output, read
+from jaxformer.interp.blocks import Blocks, Pass, block_output
 from jaxformer.interp.low_rank import cut_params
+from jaxformer.interp.one_block import read
 from jaxformer.interp.patching import MAX_TOKENS, first_difference
 from jaxformer.models.half_precision import wide
 from jaxformer.models.model import Model, take_positions

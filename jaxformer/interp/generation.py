@@ -28,8 +28,10 @@ import numpy as np
 
 from jaxformer.core.errors import UserError, check_range
 from jaxformer.interp.capture.aliases import resolve
+from jaxformer.interp.capture.edits import is_own
 from jaxformer.interp.capture.running import check_tokens, run
 from jaxformer.interp.next_logits import Prompts, reader
+from jaxformer.interp.programs import compiled
 from jaxformer.models.activation_points import new_value
 from jaxformer.models.pretrained.network import Pretrained
 from jaxformer.models.sampling import NOT_FINITE, draw
@@ -58,7 +60,6 @@ class Generation(NamedTuple):
 class Options:
     """The arguments of `generate` that decide which program is compiled."""
 
-    model: Any
     new: int
     is_greedy: bool
     is_even: bool  # all prompts have the same length
@@ -93,7 +94,8 @@ def generate(
       new: the largest number of further tokens.
       edits: {pattern: new value}, as in `capture.intervene`, for every token. Positions of
         `capture.at` count from the first column of the prompts to the last new token. Arrays and
-        numbers are arguments of the compiled program; another function compiles it again.
+        numbers are arguments of the compiled program. With a function of your own each call is
+        traced anew, because the function may read what has changed.
       capture: patterns of the activations to return.
       temperature: the divisor of the logits; 0 takes the most probable token.
       top_p: samples from the fewest tokens whose probabilities sum to at least this.
@@ -133,15 +135,19 @@ def generate(
     prompts = _prompts(model, tokens, real, tokenizer, chat)
     _check_length(model, prompts.tokens_BxT.shape[1], new)
     check_tokens(model, prompts.tokens_BxT)
-    patterns, functions, arrays, structure = _split_edits(edits or {})
-    names = tuple(resolve(name) for name in capture)
+    patterns, functions, arrays, structure = _split_edits(model, edits or {})
+    names = tuple(resolve(name, model) for name in capture)
     is_even = bool((prompts.ends_B == prompts.tokens_BxT.shape[1]).all())
-    options = Options(model, new, temperature == 0, is_even, names, patterns, functions, structure)
+    options = Options(new, temperature == 0, is_even, names, patterns, functions, structure)
     stops = (*stop, *(tokenizer.ends if tokenizer is not None else ()))
     stop_K = jnp.asarray(sorted(set(stops)), prompts.tokens_BxT.dtype)
     key = jax.random.key(0) if key is None else key
-    new_BxN, lengths_B, activations = _generate(
-        options, params, prompts, stop_K, key, temperature, top_p, arrays
+    if all(is_own(edit) for edit in (edits or {}).values()):
+        program = compiled(_generate, model, options)
+    else:  # a function of yours may read what has changed, so that it is traced anew
+        program = jax.jit(functools.partial(_generate, model, options))
+    new_BxN, lengths_B, activations = program(
+        params, prompts, stop_K, key, temperature, top_p, arrays
     )
     texts = None
     if tokenizer is not None:
@@ -208,12 +214,12 @@ def _check_length(model: Any, T: int, new: int) -> None:
         )
 
 
-def _split_edits(edits: Mapping[str, Any]) -> tuple[Any, ...]:
+def _split_edits(model: Any, edits: Mapping[str, Any]) -> tuple[Any, ...]:
     """Returns (patterns, functions, arrays, structure) of edits.
 
     An entry of `functions` is None if the edit is an array or a number.
     """
-    patterns = tuple(resolve(pattern) for pattern in edits)
+    patterns = tuple(resolve(pattern, model) for pattern in edits)
     leaves, structure = jax.tree.flatten(list(edits.values()))
     functions = tuple(leaf if isinstance(leaf, Callable) else None for leaf in leaves)
     arrays = [
@@ -231,17 +237,14 @@ def _join_edits(options: Options, arrays: Sequence[jax.Array]) -> dict[str, Any]
     return dict(zip(options.patterns, options.structure.unflatten(leaves), strict=True))
 
 
-@functools.partial(jax.jit, static_argnames="options")
-def _generate(options, params, prompts, stop_K, key, temperature, top_p, arrays):
+def _generate(model, options, params, prompts, stop_K, key, temperature, top_p, arrays):
     tokens_BxT, real_BxT, ends_B = prompts
     (B, T), new = tokens_BxT.shape, options.new
     S, rows_B = T + new, jnp.arange(B)
     edits = _join_edits(options, arrays)
     tokens_BxS = jnp.pad(tokens_BxT, ((0, 0), (0, new)))
     keys = jax.random.split(key, new)
-    first_logits_BxV, memory, extend = reader(
-        options.model, params, prompts, S, edits, options.is_even
-    )
+    first_logits_BxV, memory, extend = reader(model, params, prompts, S, edits, options.is_even)
 
     def write_token(i, tokens_BxS, logits_BxV):
         """Writes new token i of each row; a finished row repeats its last token."""
@@ -278,5 +281,5 @@ def _generate(options, params, prompts, stop_K, key, temperature, top_p, arrays)
     if real_BxT is not None:
         real_BxS = jnp.pad(real_BxT, ((0, 0), (0, new)), constant_values=True)
         inputs = *inputs, None, real_BxS
-    activations = run(options.model, params, *inputs, names=options.names, edits=edits)[1]
+    activations = run(model, params, *inputs, names=options.names, edits=edits)[1]
     return new_BxN, lengths_B, activations

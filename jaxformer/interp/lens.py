@@ -16,7 +16,6 @@ Transformer Circuits" (the other functions).
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -29,6 +28,7 @@ from jaxformer.core.adapters import kernel_in_effect
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.interp.capture.metric import scalar
 from jaxformer.interp.capture.running import capture, intervene, run, shapes
+from jaxformer.interp.programs import compiled
 from jaxformer.models.model import take_positions
 from jaxformer.models.texts import as_tokens
 
@@ -64,7 +64,7 @@ def logit_lens(
     states, inputs = _states(model, params, inputs, names, positions)
     if any(isinstance(x, Tracer) for x in jax.tree.leaves((params, states))):
         stacked = jnp.stack(list(states.values()))  # one traced body for all blocks
-        reader = _reader(model, _last_states(params, states))
+        reader = compiled(_read, model, _last_states(params, states))
         return dict(zip(states, reader(params, stacked, inputs)))
     return dict(_read_each(model, params, states, inputs))
 
@@ -114,7 +114,7 @@ def _states(
 def _read_each(
     model: Any, params: Any, states: dict[str, jax.Array], inputs: Any
 ) -> Iterator[tuple[str, jax.Array]]:
-    read = _reader(model, _last_states(params, states))
+    read = compiled(_read, model, _last_states(params, states))
     for address, states_BxTxN in states.items():
         yield address, read(params, states_BxTxN[None], inputs)[0]
 
@@ -125,19 +125,11 @@ def _last_states(params: Any, states: dict[str, jax.Array]) -> str:
     return f"block_{blocks - 1}/states" if blocks else list(states)[-1]
 
 
-@lru_cache(maxsize=8)
-def _reader(model: Any, last: str) -> Any:
-    """Returns a jitted function of parameters, states (S, B, T, N) and inputs.
-
-    It reads the states as those of the last block and returns logits (S, B, T, V).
-    """
-
-    def read(params, states_SxBxTxN, inputs):
-        # Earlier blocks do not affect the logits, so XLA removes them.
-        new = re.escape(last)
-        return jax.lax.map(lambda x: intervene(model, params, *inputs, {new: x}), states_SxBxTxN)
-
-    return jax.jit(read)
+def _read(model, last, params, states_SxBxTxN, inputs):
+    """Returns the logits (S, B, T, V) of states as those of the last block; for use inside jit."""
+    # Earlier blocks do not affect the logits, so XLA removes them.
+    new = re.escape(last)
+    return jax.lax.map(lambda x: intervene(model, params, *inputs, {new: x}), states_SxBxTxN)
 
 
 class Attribution(NamedTuple):

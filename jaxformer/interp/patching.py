@@ -19,7 +19,9 @@ import numpy as np
 
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.interp import capture
-from jaxformer.interp.blocks import Blocks, Pass, is_divisible
+from jaxformer.interp.blocks import Blocks, Pass
+from jaxformer.interp.capture.running import check_tokens
+from jaxformer.interp.one_block import is_divisible
 from jaxformer.interp.prompts import read_position
 from jaxformer.models.model import Model
 from jaxformer.models.texts import as_tokens
@@ -71,6 +73,8 @@ def patch_grid(
     check_choice("site", site, SITES)
     clean, corrupted = (np.asarray(as_tokens(model, x)) for x in (clean, corrupted))
     check_prompts(clean, corrupted)
+    check_tokens(model, clean)
+    check_tokens(model, corrupted)
     read_at = read_position(model, corrupted, read_at)
     if not is_divisible(model):
         return _whole_runs(model, params, clean, corrupted, score, site, read_at)

@@ -17,6 +17,7 @@ compute its activation.
     block_i/attn/mixed                                      sum_s A_ts x_s, in models that multiply
                                                             by the value matrix afterwards
     block_i/attn/output                                     the branch's term in the residual stream
+    block_i/attn_output_norm/factor /output                 that term after a norm, in some families
     block_i/mlp/preactivation hidden output                 W_in x, phi(W_in x), W_out hidden
     block_i/mlp/preactivation gates linear hidden output    gated: W_gate x, phi(W_gate x), W_in x,
                                                             their product, W_out hidden
@@ -54,8 +55,10 @@ IN_BLOCK = (
     *("before", "attn_norm/factor", "attn_norm/output"),
     *("attn/queries", "attn/keys", "attn/values", "attn/turned_queries", "attn/turned_keys"),
     *("attn/scores", "attn/masked_scores", "attn/weights", "attn/mixed", "attn/heads"),
-    *("attn/output", "between", "mlp_norm/factor", "mlp_norm/output"),
-    *("mlp/preactivation", "mlp/gates", "mlp/linear", "mlp/hidden", "mlp/output", "states"),
+    *("attn/output", "attn_output_norm/factor", "attn_output_norm/output"),
+    *("between", "mlp_norm/factor", "mlp_norm/output"),
+    *("mlp/preactivation", "mlp/gates", "mlp/linear", "mlp/hidden", "mlp/output"),
+    *("mlp_output_norm/factor", "mlp_output_norm/output", "states"),
 )
 _ACTIVE: contextvars.ContextVar["Request | None"] = contextvars.ContextVar("active", default=None)
 

@@ -52,7 +52,7 @@ def test_full_names_capture_the_activation_of_their_address(network):
     expected = capture.capture(model, params, TOKENS, names=[*ADDRESSES.values()])
     assert {*captured} == {*ADDRESSES.values()}
     chex.assert_trees_all_equal(captured, expected)
-    assert {name: resolve(name) for name in ADDRESSES} == ADDRESSES
+    assert {name: resolve(name, model) for name in ADDRESSES} == ADDRESSES
 
 
 def test_short_names_capture_all_blocks(network):
@@ -60,6 +60,26 @@ def test_short_names_capture_all_blocks(network):
     for name in ("pattern", "hook_pattern"):
         captured = capture.capture(model, params, TOKENS, names=[name])
         assert list(captured) == ["block_0/attn/weights", "block_1/attn/weights"]
+
+
+@pytest.mark.parametrize("kind", ["llama", "olmo2", "gemma2", "gemma3_text"])
+def test_the_outputs_of_branches_are_what_is_added_to_the_stream(kind):
+    model, params, _ = tiny.tiny(CONFIGS[kind], 11)
+    hooks = [f"blocks.1.hook_{x}" for x in ("resid_pre", "attn_out", "resid_mid", "mlp_out")]
+    hooks.append("blocks.1.hook_resid_post")
+    before, attn_out, between, mlp_out, after = (
+        next(iter(capture.capture(model, params, TOKENS, names=[hook]).values())) for hook in hooks
+    )
+    np.testing.assert_allclose(before + attn_out, between, atol=1e-5)
+    np.testing.assert_allclose(between + mlp_out, after, atol=1e-5)
+    assert np.abs(attn_out).min(-1).max() > 1e-4
+    # All functions that take names agree about them.
+    assert len(capture.capture(model, params, TOKENS, names=["attn_out"])) == model.spec.layers
+    removed = capture.intervene(model, params, TOKENS, {"hook_mlp_out": 0})
+    patched = capture.patch(
+        model, params, TOKENS, TOKENS[::-1], "hook_mlp_out", lambda logits: logits[0, -1, 3]
+    )
+    assert np.isfinite(removed).all() and len(patched) == model.spec.layers
 
 
 @pytest.mark.parametrize("network", ["decoder"], indirect=True)
@@ -92,17 +112,17 @@ def test_interventions_and_patches_accept_aliases(network):
 
 def test_each_hook_in_the_table_has_a_short_and_a_full_name():
     for hook, (module, address) in BLOCK_HOOKS.items():
-        assert resolve(f"blocks.12.{module}hook_{hook}") == f"block_12/{address}"
-        assert resolve(hook) == resolve(f"hook_{hook}") == rf"block_\d+/{address}"
+        assert resolve(f"blocks.12.{module}hook_{hook}", None) == f"block_12/{address}"
+        assert resolve(hook, None) == resolve(f"hook_{hook}", None) == rf"block_\d+/{address}"
     assert len(FULL_NAMES) + len(MODEL_HOOKS) == 20
 
 
 def test_addresses_and_patterns_stay_as_they_are():
     for name in ("block_3/attn/weights", r"block_\d+/states", "embedded", "blocks.1.hook_x", ".*z"):
-        assert resolve(name) == name
+        assert resolve(name, None) == name
 
 
 def test_a_hook_without_an_address_names_the_way_to_compute_it():
     for name in ("result", "blocks.0.attn.hook_result"):
         with pytest.raises(UserError, match="multiply block_i/attn/heads by the head's rows"):
-            resolve(name)
+            resolve(name, None)

@@ -3,6 +3,7 @@
 import functools
 import json
 import re
+import sys
 from xml.etree import ElementTree
 
 import flax.linen as nn
@@ -16,7 +17,7 @@ from jaxformer import capture
 from jaxformer.core.errors import UserError
 from jaxformer.interp import circuits, known
 from jaxformer.interp.answers import Answers, score
-from jaxformer.interp.circuits import running
+from jaxformer.interp.circuits import running, scoring
 from jaxformer.models.activation_points import tap
 from jaxformer.models.pretrained.tiny import tiny
 from tests.interp.test_capture import DECODER, MODELS, OTHERS, TOKENS, params_of
@@ -353,10 +354,49 @@ def test_blocks_one_by_one_equal_the_whole_network(name):
     whole = running.Whole(wiring.setting)
     chosen_CxE = np.random.default_rng(0).random((3, wiring.n_edges)) < 0.6
     masks_CxRxS = np.moveaxis(wiring.graph.mask(chosen_CxE.T), -1, 0)
-    expected_CxB = whole.scores(masks_CxRxS)
-    np.testing.assert_allclose(wiring.network.scores(masks_CxRxS), expected_CxB, atol=1e-5)
-    assert np.ptp(expected_CxB, axis=0).min() > 0.01
+    expected_CxBxKxV = whole.logits(masks_CxRxS)
+    np.testing.assert_allclose(wiring.network.logits(masks_CxRxS), expected_CxBxKxV, atol=1e-5)
+    assert np.ptp(expected_CxBxKxV, axis=0).max() > 0.01
+
+    def slope(logits_BxKxV):
+        return scoring.slope(score, logits_BxKxV, wiring.answers)
+
     is_edge = wiring.graph.exists_RxS
-    slopes, expected = (network.slopes(0.5)[is_edge] for network in (wiring.network, whole))
+    slopes, expected = (network.slopes(0.5, slope)[is_edge] for network in (wiring.network, whole))
     np.testing.assert_allclose(slopes, expected, atol=1e-4)
     assert np.abs(expected).max() > 0.1
+
+
+factor = 1.0  # what `scaled` reads
+
+
+def scaled(logits_BxKxV, answers):
+    return factor * score(logits_BxKxV, answers)
+
+
+@pytest.mark.parametrize("kind", ["Blockwise", "Whole"])
+def test_a_metric_that_reads_a_changed_variable_scores_anew(kind, monkeypatch):
+    model = MODELS["decoder" if kind == "Blockwise" else "encoder"]
+    params = params_of("decoder" if kind == "Blockwise" else "encoder")
+    once, twice = {}, {}
+    for found, number in ((once, 1.0), (twice, 2.0)):
+        monkeypatch.setattr(sys.modules[__name__], "factor", number)
+        wiring = circuits.Wiring(model, params, TOKENS, OTHERS, ANSWERS, metric=scaled)
+        assert type(wiring.network).__name__ == kind
+        found |= {
+            "whole": wiring.whole_B,
+            "slopes": wiring.attribute(STEPS),
+            "edges": wiring.patch(),
+        }
+    for name, value in once.items():
+        assert np.abs(value).max() > 1e-3
+        np.testing.assert_allclose(twice[name], 2 * value, rtol=1e-3, atol=1e-5)
+    # The same wiring follows as well.
+    monkeypatch.setattr(sys.modules[__name__], "factor", 1.0)
+    np.testing.assert_allclose(wiring.patch(), once["edges"], rtol=1e-3, atol=1e-5)
+
+
+def test_a_metric_of_a_circuit_that_forgets_a_token_is_a_one_line_error():
+    arguments = DECODER, params_of("decoder"), TOKENS, OTHERS, ANSWERS
+    with pytest.raises(UserError, match=r"one number for each of the 3 prompts.*\(3, 11\)"):
+        circuits.Wiring(*arguments, metric=lambda logits_BxKxV, answers: logits_BxKxV[:, 0])

@@ -151,6 +151,18 @@ def test_a_second_call_of_one_shape_compiles_nothing(llama, caplog):
     assert compilations(caplog, lambda: call(new=5)) > 0
 
 
+def test_a_function_as_edit_that_reads_a_changed_variable_edits_anew(llama):
+    model, params = llama
+    token = 3
+
+    def answer(logits):
+        return jnp.where(jnp.arange(logits.shape[-1]) == token, 1.0, jnp.zeros_like(logits))
+
+    for token in (3, 7):
+        out = jaxformer.generate(model, params, [[1, 2]], new=2, edits={"logits": answer})
+        assert out.tokens.tolist() == [[token, token]]
+
+
 def test_samples_follow_the_probabilities_and_the_key():
     model, params = initialised(qk_init_std=1.0)
     prompt = jnp.tile(TOKENS[:1, :4], (4000, 1))

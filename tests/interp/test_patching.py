@@ -1,5 +1,9 @@
 """Patching compared with one intervention at a time."""
 
+import sys
+from types import SimpleNamespace
+
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,9 +11,11 @@ import pytest
 
 from jaxformer import capture
 from jaxformer.core.errors import UserError
-from jaxformer.interp import lens
-from jaxformer.interp.capture import patching
+from jaxformer.interp import circuits, lens, programs
+from jaxformer.interp.ablating import ablate_grid
+from jaxformer.interp.answers import Answers
 from jaxformer.interp.patching import patch_grid
+from jaxformer.models.activation_points import tap
 from tests.interp.test_capture import DECODER, OTHERS, TOKENS, params_of
 
 PARAMS_ = params_of("decoder")
@@ -60,14 +66,125 @@ def test_a_prompt_without_a_token_is_a_one_line_error():
         capture.capture(DECODER, PARAMS_, jnp.zeros((1, 0), int), names=["block_0/states"])
 
 
-def test_one_program_for_all_prompts():
-    patching._program.cache_clear()
+def test_one_program_for_all_prompts_and_metrics():
+    programs._kept.cache_clear()
     for shift in (0, 1):
+
+        def shifted(logits, shift=shift):
+            return metric(logits) + shift
+
         tokens = (TOKENS + shift) % 11
-        capture.patch(DECODER, PARAMS_, tokens, OTHERS, r"block_\d/states", metric, ("position",))
-    assert patching._program.cache_info().misses == 1
-    program = patching._program(DECODER, ("block_0/states", "block_1/states"), metric)
-    assert program._cache_size() == 1
+        capture.patch(DECODER, PARAMS_, tokens, OTHERS, r"block_\d/states", shifted, ("position",))
+    assert programs._kept.cache_info().misses == 2  # the clean run and the patched one
+
+
+PATCHED = "block_0/attn/heads"
+wanted = 3  # what `reads_a_global` reads
+
+
+def reads_a_global(logits):
+    return logits[:, -1, wanted]
+
+
+def patched_value(logits_to_number, address=PATCHED):
+    """Returns the metric of one patch, by `capture.patch` and by an intervention."""
+    arguments = DECODER, PARAMS_, TOKENS, OTHERS
+    clean = capture.capture(DECODER, PARAMS_, TOKENS, names=[address])[address]
+    logits = capture.intervene(DECODER, PARAMS_, OTHERS, {address: clean})
+    return capture.patch(*arguments, address, logits_to_number)[address], logits
+
+
+def test_a_metric_that_reads_a_changed_variable_gives_the_new_answer(monkeypatch):
+    for token in (3, 7):
+        monkeypatch.setattr(sys.modules[__name__], "wanted", token)
+        value, logits = patched_value(reads_a_global)
+        np.testing.assert_allclose(value, logits[:, -1, token], atol=1e-5)
+
+
+def test_a_metric_that_reads_a_list_changed_in_place_gives_the_new_answer():
+    tokens = [3]
+
+    def chosen(logits):
+        return logits[:, -1, jnp.array(tokens)].sum(-1)
+
+    for _ in range(2):
+        value, logits = patched_value(chosen)
+        np.testing.assert_allclose(value, logits[:, -1, tokens].sum(-1), atol=1e-5)
+        tokens.append(7)
+
+
+def test_a_metric_may_close_over_an_array_that_is_changed_in_place():
+    weights = np.arange(11, dtype=np.float32)
+
+    def weighted(logits):
+        return logits[:, -1] @ weights
+
+    for _ in range(2):
+        value, logits = patched_value(weighted)
+        np.testing.assert_allclose(value, logits[:, -1] @ weights, rtol=1e-4)
+        weights[:5] = 0
+
+
+def test_a_metric_with_a_side_effect_is_called_in_each_call():
+    calls = []
+
+    def counted(logits):
+        calls.append(1)
+        return logits[0, -1, 3]
+
+    for _ in range(2):
+        calls.clear()
+        capture.patch(DECODER, PARAMS_, TOKENS, OTHERS, PATCHED, counted, by=("head",))
+        assert calls
+
+
+def test_patch_and_attribute_agree_about_another_pair_of_answers(monkeypatch):
+    """Two prompts that are almost equal in what is patched, so that the first order suffices."""
+    address = "block_1/mlp/output"
+    near = PARAMS_ | {"block_1": jax.tree.map(lambda x: 0.3 * x, PARAMS_["block_1"])}
+    arguments = DECODER, near, TOKENS, OTHERS, address
+
+    def margin(logits):
+        return logits[:, -1, wanted].mean()
+
+    for token in (3, 7):
+        monkeypatch.setattr(sys.modules[__name__], "wanted", token)
+        unpatched = margin(DECODER.apply({"params": near}, OTHERS))
+        exact = capture.patch(*arguments, margin)[address] - unpatched
+        np.testing.assert_allclose(exact, capture.attribute(*arguments, margin)[address], rtol=0.05)
+
+
+class ReadsAGlobal(nn.Module):
+    """A user's module whose output depends on a variable outside of it."""
+
+    spec = SimpleNamespace(vocab_size=11, length=5, causal=True)
+
+    @nn.compact
+    def __call__(self, tokens_BxT, positions_BxK=None):
+        embedded = tap(self, "embedded", nn.Embed(11, 8)(tokens_BxT))
+        return nn.Dense(11)(embedded) * scale_of_module
+
+
+scale_of_module = 1.0
+
+
+def test_a_module_of_a_user_that_reads_a_changed_variable_is_computed_anew(monkeypatch):
+    module = ReadsAGlobal()
+    params = module.init(jax.random.key(0), TOKENS)["params"]
+    arguments = module, params, TOKENS, OTHERS, "embedded", reads_a_global
+    once = capture.patch(*arguments)["embedded"]
+    monkeypatch.setattr(sys.modules[__name__], "scale_of_module", 2.0)
+    np.testing.assert_allclose(capture.patch(*arguments)["embedded"], 2 * once, rtol=1e-5)
+    once = lens.logit_lens(module, params, TOKENS, names="embedded")["embedded"]
+    monkeypatch.setattr(sys.modules[__name__], "scale_of_module", 1.0)
+    again = lens.logit_lens(module, params, TOKENS, names="embedded")["embedded"]
+    np.testing.assert_allclose(again, once / 2, rtol=1e-5)
+
+
+@pytest.mark.parametrize("address", ["logits", "final", "block_1/states", "embedded"])
+def test_a_patch_before_or_after_the_read_out_is_an_intervention(address):
+    value, logits = patched_value(metric, address)
+    np.testing.assert_allclose(value, metric(logits), atol=1e-5)
 
 
 def test_attribution_is_the_slope_of_patching():
@@ -136,6 +253,31 @@ def test_wrong_patches_are_one_line_errors():
         capture.patch(DECODER, PARAMS_, TOKENS, OTHERS, "final", metric, at_once=0)
     with pytest.raises(UserError, match="Did you mean 'block_0/states'"):
         capture.patch(DECODER, PARAMS_, TOKENS, OTHERS, "block_0/state", metric)
+
+
+@pytest.mark.parametrize("token", [11, -1, 2**40 + 3])
+def test_every_look_inside_refuses_tokens_outside_of_the_vocabulary(token, tmp_path):
+    wrong = np.array(TOKENS, np.int64)
+    wrong[1, 2] = token
+    model, ends = (DECODER, PARAMS_), (("block_0/attn/heads", 0), ("block_1/attn/queries", 0))
+    answers = Answers(*np.array([[[4]] * 3, [[1]] * 3, [[2]] * 3, [[1.0]] * 3]).astype(int))
+    for prompts in ((wrong, OTHERS), (TOKENS, wrong)):
+        for call in (
+            lambda prompts: capture.patch(*model, *prompts, "final", metric),
+            lambda prompts: capture.attribute(*model, *prompts, "final", metric),
+            lambda prompts: capture.path_patch(*model, *prompts, *ends, metric),
+            lambda prompts: patch_grid(*model, *prompts, lambda logits: logits[:, 3]),
+            lambda prompts: circuits.Wiring(*model, *prompts, answers),
+        ):
+            with pytest.raises(UserError, match=f"must be from 0 to 10.*got .*{token}"):
+                call(prompts)
+    for call in (
+        lambda: capture.gradients(*model, wrong, names="final", metric=metric),
+        lambda: ablate_grid(*model, wrong, lambda logits: logits[:, 3]),
+        lambda: capture.store(tmp_path, *model, wrong, ["final"]),
+    ):
+        with pytest.raises(UserError, match=f"must be from 0 to 10.*got .*{token}"):
+            call()
 
 
 @pytest.mark.parametrize("wrong", [lambda logits: logits[0, -1], lambda logits: logits[:, -1]])

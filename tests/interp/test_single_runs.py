@@ -125,6 +125,12 @@ def test_no_program_is_stale(llama):
     close(after, whole(lambda: capture.intervene(model, params, TOKENS, edits)))
     assert abs(after - before).max() > 1e-3
 
+    # JAX sees the array in this function, but not what the function reads.
+    edits = {"block_1/mlp/output": jax.tree_util.Partial(lambda x, value: factor * x * value, 1.0)}
+    np.testing.assert_array_equal(capture.intervene(model, params, TOKENS, edits), after)
+    factor = 2.0
+    np.testing.assert_array_equal(capture.intervene(model, params, TOKENS, edits), before)
+
     changed = jax.tree.map(lambda x: x * 1.1, params)
     halves = jax.tree.map(lambda x: x.astype(jnp.bfloat16), params)
     logits = model.apply({"params": params}, TOKENS)

@@ -21,6 +21,7 @@ from jaxformer.interp.generation import generate
 from jaxformer.models.pretrained import Pretrained, describe, families, save_folder, tiny
 from jaxformer.models.pretrained.families import FAMILIES
 from tests.models.families import REAL, TOKENS, VOCAB, padded
+from tests.models.published_configs import PUBLISHED
 from tests.models.tiny_configs import CONFIGS
 
 ROOT = Path(__file__).parents[1]
@@ -220,3 +221,33 @@ def test_fields_without_an_effect_are_ignored():
         fields = {name: x for name, x in harmless.items() if name not in config}
         assert describe(config | fields) == describe(config)
     assert json.loads(json.dumps(CONFIGS)) == CONFIGS
+
+
+# What the reference implementation computes, where a published config has two fields for it.
+ACTIVATIONS = {"google/gemma-2-2b": "gelu_tanh", "bigcode/starcoder2-3b": "gelu_tanh"}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_config_as_it_is_published_is_read(name):
+    config = PUBLISHED[name]
+    spec = describe(config)
+    assert spec.family == config["model_type"] and spec.vocab_size == config["vocab_size"]
+    assert spec.act == ACTIVATIONS.get(name, spec.act)
+
+
+def test_every_family_has_a_published_config():
+    assert {config["model_type"] for config in PUBLISHED.values()} == {*FAMILIES}
+
+
+@pytest.mark.parametrize(
+    "name, field, value",
+    [
+        ("google/gemma-2-2b", "hidden_act", "gelu"),
+        ("bigcode/starcoder2-3b", "mlp_type", "gated"),
+        ("bigcode/starcoder2-3b", "norm_type", "rms_norm"),
+        ("EleutherAI/gpt-j-6b", "scale_attn_weights", False),
+    ],
+)
+def test_a_second_field_that_says_something_else_is_refused(name, field, value):
+    with pytest.raises(UserError, match=f"{field} must be .*, got {value!r}"):
+        describe(PUBLISHED[name] | {field: value})

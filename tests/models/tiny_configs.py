@@ -60,8 +60,7 @@ _GEMMA3 = _GEMMA2 | {
     "attn_logit_softcapping": None,
     "final_logit_softcapping": None,
 }
-for _config in (_GEMMA2, _GEMMA3):
-    del _config["hidden_act"]
+del _GEMMA3["hidden_act"]  # published configs of Gemma 2 have both fields
 _OLMO = _LLAMA | {
     "model_type": "olmo",
     "architectures": ["OlmoForCausalLM"],

@@ -156,10 +156,23 @@ class Known:
         return self.function(value)
 
 
+def is_own(new: Any) -> bool:
+    """Whether a kept program may contain an edit: arrays, numbers, and functions of this module.
+
+    A function of the caller may read what has changed since the program was compiled. That holds
+    for a class of the caller too, even if JAX sees a tree of arrays in it.
+    """
+    if isinstance(new, at):
+        return is_own(new.new)
+    if callable(new):
+        return new is zero or new is mean or type(new) in (plus, resample)
+    return True
+
+
 def as_argument(new: Any, address: str, shape: tuple[int, ...]) -> Any:
     """Returns a replacement of an activation as the argument of a compiled program.
 
-    Arrays become leaves. A function of the caller is returned as it is, or with its address.
+    Arrays become leaves. A function of the caller becomes a leaf that can be called.
     """
     if isinstance(new, at):
         chosen = mask(address, shape, new.heads, new.positions)
@@ -171,6 +184,8 @@ def as_argument(new: Any, address: str, shape: tuple[int, ...]) -> Any:
         return Known(new)
     if getattr(new, "takes_address", False):
         return lambda value: new(value, address)
+    if not is_own(new):
+        return lambda value: new(value)  # so that JAX looks for no arrays in it
     if callable(new) or hasattr(new, "dtype") or isinstance(new, int | float):
         return new
     raise UserError(f"the new value of {address} must be an array, got {type(new).__name__}.")

@@ -11,7 +11,6 @@ Sources: Wang et al. 2211.00593; Goldowsky-Dill et al. 2304.05969; Nanda 2023 (`
 import re
 import warnings
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -23,7 +22,16 @@ from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.interp.capture import edits
 from jaxformer.interp.capture.aliases import resolve
 from jaxformer.interp.capture.metric import Metric, per_example, scalar
-from jaxformer.interp.capture.running import capture, intervene, replaceable_shapes, run
+from jaxformer.interp.capture.running import (
+    capture,
+    check_tokens,
+    intervene,
+    replaceable_shapes,
+    run,
+)
+from jaxformer.interp.one_block import count_blocks, is_divisible, one_block, read
+from jaxformer.interp.programs import compiled, computed
+from jaxformer.models.activation_points import AFTER_BLOCKS
 from jaxformer.models.model import Model
 from jaxformer.models.texts import as_tokens, check_model_first
 
@@ -49,7 +57,7 @@ def patch(
     """Returns {address: metric of the corrupted run with that activation of the clean run}.
 
     A case patches one activation, or one position or head of it (`by`). One compiled program runs
-    all cases, also for other prompts of the same shape.
+    all cases, also for other prompts of the same shape and for other metrics.
 
     Args:
         model: a model with activation addresses.
@@ -58,6 +66,8 @@ def patch(
         corrupted: as `clean`, with the same shapes.
         patterns: patterns of addresses, or names of TransformerLens' hooks.
         metric: a function of the logits (B, T, V) that returns one number, or one for each example.
+            It is traced anew in each call, once or twice, so that it may read variables that change
+            between calls.
         by: "position", "head" or both, in the order of the result's axes: patch each separately.
         at_once: cases that run in parallel.
 
@@ -73,8 +83,7 @@ def patch(
     clean, corrupted = _prompts(model, clean, corrupted)
     chosen = _addresses(model, corrupted, patterns, by)
     cases = _cases(chosen, by, at_once)
-    program = _program(model, tuple(chosen), metric)
-    values = np.asarray(program(params, clean, corrupted, cases))
+    values = _metric_of_cases(model, params, clean, corrupted, tuple(chosen), metric, cases)
     if (values == values[0]).all():  # rarely, so the run without a patch costs nothing otherwise
         unpatched = np.asarray(per_example(metric, run(model, params, *corrupted)[0]))
         if np.allclose(values[0], unpatched, rtol=1e-6, atol=1e-6):
@@ -90,26 +99,82 @@ def patch(
     return results
 
 
-@lru_cache(maxsize=32)
-def _program(model: Model, chosen: tuple[str, ...], metric: Metric) -> Any:
-    """Returns a program that is compiled once for all prompts and cases of the same shapes."""
+def _metric_of_cases(
+    model: Model,
+    params: Any,
+    clean: tuple[Any, ...],
+    corrupted: tuple[Any, ...],
+    chosen: tuple[str, ...],
+    metric: Metric,
+    cases: np.ndarray,
+) -> np.ndarray:
+    """Returns the metric of all cases of `_cases`, with those that fill the last chunk.
 
-    def all_cases(params, clean, corrupted, cases):  # cases: (chunks, at_once, 3), see `_cases`
-        clean_values = capture(model, params, *clean, names=[re.escape(a) for a in chosen])
+    The network is a program that is kept for the addresses and shapes. The metric is none of its
+    parts: what a function of the caller reads may have changed since the last call, so it is traced
+    once in each call, and applied to one chunk of cases at a time.
+    """
+    clean_values = compiled(_clean_values, model, chosen)(params, clean)
+    # Where the read-out can be a program of its own, it is compiled together with the metric. XLA
+    # then computes no logits at positions that the metric does not read.
+    is_split = _is_read_alone(model, chosen, corrupted)
+    last_states = f"block_{count_blocks(model) - 1}/states" if is_split else None
+    patched = compiled(_patched, model, chosen, last_states)
 
-        def run_case(case_3):
-            def replace(value, address):
-                is_patched = _is_patched(address, value.shape, chosen.index(address), case_3)
-                return jnp.where(is_patched, clean_values[address], value)
+    @jax.jit
+    def metric_of_chunk(params, outputs_C):
+        def one_case(output):
+            logits = _read_out(model, params, output) if is_split else output
+            return per_example(metric, logits)
 
-            replace.takes_address = True
-            new = {re.escape(address): replace for address in chosen}
-            return per_example(metric, intervene(model, params, *corrupted, new))
+        return jax.vmap(one_case)(outputs_C)
 
-        values = jax.lax.map(jax.vmap(run_case), cases)
-        return values.reshape(-1, *values.shape[2:])
+    values = []
+    for chunk in cases:
+        # Nothing keeps the output of a chunk, so the next chunk can take its memory.
+        of_chunk = metric_of_chunk(params, patched(params, clean_values, corrupted, chunk))
+        values.append(np.asarray(of_chunk))
+    return np.concatenate(values)
 
-    return jax.jit(all_cases)
+
+def _clean_values(model, chosen, params, clean):
+    return capture(model, params, *clean, names=[re.escape(address) for address in chosen])
+
+
+def _patched(model, chosen, last_states, params, clean_values, corrupted, cases_Cx3):
+    """Returns the logits (C, B, T, V) of the corrupted run under each of some cases.
+
+    With the address of the last block's states it returns these, (C, B, T, N).
+    """
+    kept = [] if last_states is None else [re.escape(last_states)]
+
+    def one_case(case_3):
+        def replace(value, address):
+            is_patched = _is_patched(address, value.shape, chosen.index(address), case_3)
+            return jnp.where(is_patched, clean_values[address], value)
+
+        replace.takes_address = True
+        new = {re.escape(address): replace for address in chosen}
+        logits, values = run(model, params, *corrupted, names=kept, edits=new)
+        return logits if last_states is None else values[last_states]
+
+    return jax.vmap(one_case)(cases_Cx3)
+
+
+def _is_read_alone(model: Model, chosen: Iterable[str], inputs: tuple[Any, ...]) -> bool:
+    """Whether all patches lie before the final norm, and logits are read at all positions."""
+    if not is_divisible(model) or not getattr(model.spec, "has_logits", True):
+        return False
+    reads_everywhere = len(inputs) < 2 or inputs[1] is None
+    return reads_everywhere and not any(address in AFTER_BLOCKS for address in chosen)
+
+
+def _read_out(model: Model, params: Any, last_BxTxN: jax.Array) -> jax.Array:
+    """Returns the logits (B, T, V) of the last block's states."""
+    last = count_blocks(model) - 1
+    last_params = {name: x for name, x in params.items() if not name.startswith("block_")}
+    last_params["block_0"] = params[f"block_{last}"]
+    return read(one_block(model, last), last_params, last_BxTxN)
 
 
 def _is_patched(address: str, shape: tuple[int, ...], index: int, case_3: jax.Array) -> jax.Array:
@@ -233,7 +298,7 @@ def path_patch(
     """
     clean, corrupted = _prompts(model, clean, corrupted)
     (source, source_head), (target, target_head) = sender, receiver
-    source, target = resolve(source), resolve(target)
+    source, target = resolve(source, model), resolve(target, model)
     known = [*_known_shapes(model, _as_shapes(corrupted))]
     if {source, target} <= {*known} and known.index(source) >= known.index(target):
         raise UserError(f"{source} does not come before {target}: there is no path.")
@@ -261,10 +326,9 @@ def _only_value(values: dict[str, Any], address: str) -> Any:
     return values[address]
 
 
-@lru_cache(maxsize=32)
 def _known_shapes(model: Model, inputs: tuple[jax.ShapeDtypeStruct, ...]) -> dict[str, Any]:
     """Returns {address: shape}, which is traced once for all prompts of the same shape."""
-    return replaceable_shapes(model, *inputs)
+    return computed(replaceable_shapes, model, *inputs)
 
 
 def _addresses(model, inputs, patterns, by) -> dict[str, tuple[int, ...]]:
@@ -276,7 +340,7 @@ def _addresses(model, inputs, patterns, by) -> dict[str, tuple[int, ...]]:
     known = _known_shapes(model, _as_shapes(inputs))
     chosen: dict[str, tuple[int, ...]] = {}
     for name in [patterns] if isinstance(patterns, str) else patterns:
-        pattern = resolve(name)
+        pattern = resolve(name, model)
         paths.check_pattern(pattern)
         matched = {a: x.shape for a, x in known.items() if paths.matches(pattern, a, modules=True)}
         if not matched:
@@ -292,7 +356,11 @@ def _as_shapes(inputs: Any) -> Any:
 def _as_inputs(model: Model, prompts: Any) -> tuple[Any, ...]:
     """Returns the model's inputs as arrays; tokens alone become a tuple of one input."""
     inputs = prompts if isinstance(prompts, tuple) else (prompts,)
-    inputs = (as_tokens(model, inputs[0]), *inputs[1:])
+    tokens = as_tokens(model, inputs[0])
+    # JAX shortens the integers of NumPy, so that a large one could become a valid token.
+    tokens = tokens if hasattr(tokens, "dtype") else np.asarray(tokens)
+    check_tokens(model, tokens)
+    inputs = (tokens, *inputs[1:])
     return tuple(part if part is None else jnp.asarray(part) for part in inputs)
 
 

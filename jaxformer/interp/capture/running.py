@@ -90,10 +90,11 @@ def run(
     if inputs:
         inputs = (as_tokens(model, inputs[0]), *inputs[1:])
         check_tokens(model, inputs[0])
-    edits = {resolve(name): new for name, new in (edits or {}).items()}
-    patterns = [resolve(name) for name in names]
+    edits = {resolve(name, model): new for name, new in (edits or {}).items()}
+    patterns = [resolve(name, model) for name in names]
     variables = {"params": params}
-    if isinstance(model, Pretrained) and programs.can_run(model, variables, inputs, edits):
+    # A subclass of yours may read what changes between two runs.
+    if type(model) is Pretrained and programs.can_run(model, variables, inputs, edits):
         with contextlib.suppress(*programs.FAILURES):
             return _run_programs(model, params, inputs, patterns, edits)
     with Request(patterns, edits).active() as request:

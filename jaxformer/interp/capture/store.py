@@ -17,7 +17,7 @@ import numpy as np
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError, check_range, one_line
 from jaxformer.interp.capture import edits
-from jaxformer.interp.capture.running import capture
+from jaxformer.interp.capture.running import capture, check_tokens
 from jaxformer.io import npz_store
 from jaxformer.io.atomic_files import with_checksum, without_checksum, write_json
 from jaxformer.models.activation_points import in_order
@@ -61,6 +61,7 @@ def store(
     tokens_PxT, folder = np.asarray(as_tokens(model, tokens_PxT)), Path(folder)
     if tokens_PxT.ndim != 2 or not tokens_PxT.size:
         raise UserError(f"prompts must be tokens (prompts, length), got {tokens_PxT.shape}.")
+    check_tokens(model, tokens_PxT)
     kept = None
     if positions is not None:
         kept = [_from_start(position, tokens_PxT.shape[1]) for position in positions]

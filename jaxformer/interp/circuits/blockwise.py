@@ -24,18 +24,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.interp.answers import Answers
-from jaxformer.interp.blocks import (
-    Blocks,
-    addresses,
-    block_output,
-    embed,
-    is_divisible,
-)
+from jaxformer.interp.blocks import Blocks, addresses, block_output, embed
 from jaxformer.interp.circuits import stages, uniform
 from jaxformer.interp.circuits.graph import Graph, Stage
-from jaxformer.interp.circuits.running import Setting, Values
+from jaxformer.interp.circuits.running import Setting, SlopeOfLogits, Values
 from jaxformer.interp.circuits.stages import BETWEEN, HEADS, MLP, Reads
+from jaxformer.interp.one_block import is_divisible
 from jaxformer.models.decoder import Decoder
 from jaxformer.models.pretrained.network import Pretrained
 
@@ -65,9 +59,9 @@ class Blockwise:
     """A `MaskedNetwork` block by block, for additive networks."""
 
     def __init__(self, setting: Setting):
-        model, params, graph, tokens_BxT, others, answers, metric = setting
-        self.blocks, self.graph, self.metric = Blocks(model, params), graph, metric
-        self.tokens_BxT, self.answers, self.others = tokens_BxT, answers, others
+        model, params, graph, tokens_BxT, others, position_BxK = setting
+        self.blocks, self.graph = Blocks(model, params), graph
+        self.tokens_BxT, self.position_BxK, self.others = tokens_BxT, position_BxK, others
         self.bases = [others[graph.input]]  # the stream before each block, and after the last
         self.betweens = []
         for block in range(self.blocks.n_blocks):
@@ -92,17 +86,17 @@ class Blockwise:
         zeros = jnp.zeros((len(embedded), len(graph.sources), *embedded.shape[1:]), embedded.dtype)
         self.start_BxSxTxN = zeros.at[:, 0].set(embedded - self.bases[0])
 
-    def scores(self, masks_CxRxS: np.ndarray) -> np.ndarray:
+    def logits(self, masks_CxRxS: np.ndarray) -> jax.Array:
         repeats, n_prompts = len(masks_CxRxS), len(self.tokens_BxT)
         masks_BxRxS = masks_CxRxS.repeat(n_prompts, 0)
-        score_B = self._forward(jnp.asarray(masks_BxRxS), repeats)
-        return np.asarray(score_B).reshape(repeats, n_prompts)
+        logits_BxKxV = self._forward(jnp.asarray(masks_BxRxS), repeats)
+        return logits_BxKxV.reshape(repeats, n_prompts, *logits_BxKxV.shape[1:])
 
-    def slopes(self, level: float) -> np.ndarray:
-        return uniform.slopes(self, level)
+    def slopes(self, level: float, slope: SlopeOfLogits) -> np.ndarray:
+        return uniform.slopes(self, level, slope)
 
     def _forward(self, masks_BxRxS: jax.Array, repeats: int) -> jax.Array:
-        """Returns the metric of each row (B,)."""
+        """Returns the logits at the scored positions of each row, (B, K, V)."""
         delta_BxSxTxN = jnp.tile(self.start_BxSxTxN, (repeats, 1, 1, 1))
         for stage, rows, columns in self.stages():
             found = _run_stage(
@@ -123,11 +117,11 @@ class Blockwise:
             yield stage, slice(row, row + n_rows), slice(column, column + stage.n_units)
             row, column = row + n_rows, column + stage.n_units
 
-    def static(self, stage: Stage) -> tuple[Any, str, Reads, Any]:
+    def static(self, stage: Stage) -> tuple[Any, str, Reads]:
         block = _block(stage)
         reads = tuple((address.split("/", 1)[-1], n) for address, n in stage.reads)
         writes = stage.writes.split("/", 1)[-1]
-        return self.blocks.of_block(block)[0], writes, reads, self.metric
+        return self.blocks.of_block(block)[0], writes, reads
 
     def arguments(self, stage: Stage, repeats: int) -> tuple[Any, ...]:
         """Returns the `arguments` of `stages`."""
@@ -144,8 +138,8 @@ class Blockwise:
         if stage.writes:
             written = tiled(self.others[stage.writes])
         params = self.blocks.of_block(block)[1]
-        answers = None if stage.writes else Answers(*map(tiled, self.answers))
-        fixed = answers, self.maps.get(stage.writes)
+        position_BxK = None if stage.writes else tiled(self.position_BxK)
+        fixed = position_BxK, self.maps.get(stage.writes)
         return params, tiled(self.tokens_BxT), tiled(base), written, *fixed
 
 
@@ -176,20 +170,16 @@ def _place(delta_BxSxTxN, new_BxSxTxN, start):
     return jax.lax.dynamic_update_slice_in_dim(delta_BxSxTxN, new_BxSxTxN, start, axis=1)
 
 
-@partial(jax.jit, static_argnames=("model", "writes", "reads", "metric"))
-def _run_stage(model, writes, reads, metric, arguments, delta_BxSxTxN, mask_BxRxS):
-    return _stage(model, writes, reads, metric, arguments, delta_BxSxTxN, mask_BxRxS)
-
-
-def _stage(model, writes, reads, metric, arguments, delta_BxSxTxN, mask_BxRxS):
-    """Returns what a stage writes beyond its base, (B, units, T, N), or the metric (B,)."""
+@partial(jax.jit, static_argnames=("model", "writes", "reads"))
+def _run_stage(model, writes, reads, arguments, delta_BxSxTxN, mask_BxRxS):
+    """Returns what a stage writes beyond its base, (B, units, T, N), or the logits (B, K, V)."""
     base_BxTxN = arguments[2]
     mask_BxRxS = mask_BxRxS.astype(delta_BxSxTxN.dtype)
     read_BxRxTxN = base_BxTxN[:, None] + jnp.einsum("brs,bstn->brtn", mask_BxRxS, delta_BxSxTxN)
     read = partial(stages.read_values, model, writes)
     if writes != stages.HEADS:
         values = read(reads, arguments, read_BxRxTxN[:, 0])
-        return stages.output(model, writes, metric, arguments, values)
+        return stages.output(model, writes, arguments, values)
     values, row = {}, 0
     for name, n_readers in reads:
         read_one = jax.vmap(lambda x, name=name: read(((name, 1),), arguments, x)[name], in_axes=1)
@@ -197,4 +187,4 @@ def _stage(model, writes, reads, metric, arguments, delta_BxSxTxN, mask_BxRxS):
         head_H = jnp.arange(n_readers)
         values[name] = jnp.moveaxis(every[head_H, :, :, head_H], 0, 2)
         row += n_readers
-    return stages.output(model, writes, metric, arguments, values)
+    return stages.output(model, writes, arguments, values)

@@ -8,7 +8,7 @@ An edge joins a writer to a later reader.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +17,7 @@ import numpy as np
 
 from jaxformer.core.errors import UserError, did_you_mean
 from jaxformer.interp.capture.running import run, shapes
+from jaxformer.interp.programs import computed
 
 LOGITS = "logits"
 # The first of these addresses that a model has is its embedding.
@@ -174,7 +175,7 @@ def graph_of(model: Any, params: Any, tokens_BxT: Any) -> Graph:
     heads, and "../mlp/output". Modules of your own get them from `tap`.
     """
     example = jnp.asarray(tokens_BxT)[:1]
-    known = _shapes(model, example.shape, example.dtype)
+    known = computed(_shapes, model, example.shape, example.dtype)
     start = next((address for address in INPUTS if address in known), None)
     branches = [address for address in known if BRANCH.fullmatch(address)]
     # The output of attention is no node of its own if its heads are nodes.
@@ -208,9 +209,8 @@ def graph_of(model: Any, params: Any, tokens_BxT: Any) -> Graph:
     return Graph(start, tuple(stages))
 
 
-@lru_cache(maxsize=32)
 def _shapes(model: Any, shape: tuple[int, ...], dtype: Any) -> dict[str, tuple[int, ...]]:
-    """Returns {address: shape}, traced once for all prompts of a shape."""
+    """Returns {address: shape} for prompts of a shape."""
     found = shapes(model, None, jax.ShapeDtypeStruct(shape, dtype))
     return {address: x.shape for address, x in found.items()}
 

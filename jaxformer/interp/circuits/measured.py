@@ -1,7 +1,7 @@
 """A network and pairs of prompts, ready for the measurements of edges and circuits."""
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,8 +11,10 @@ import numpy as np
 from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.interp import answers as answer_scores
 from jaxformer.interp.answers import Answers
-from jaxformer.interp.circuits import blockwise, running
+from jaxformer.interp.capture.running import check_tokens
+from jaxformer.interp.circuits import blockwise, running, scoring
 from jaxformer.interp.circuits.graph import Edge, Graph, graph_of
+from jaxformer.interp.circuits.scoring import Metric
 from jaxformer.models.model import Model
 from jaxformer.models.texts import as_tokens
 
@@ -39,7 +41,8 @@ class Wiring:
             at each position, "zero" nothing at all. Zero also asks for what never varies, such as
             the positions that a previous-token head reads.
         metric: a function of logits (B, K, V) at the scored positions and of the answers that
-            returns (B,): `answers.score` or `answers.margin`.
+            returns (B,): `answers.score`, `answers.margin`, which are compiled, or your own, which
+            runs operation by operation whenever it is needed.
 
     Example:
         wiring = circuits.Wiring(model, params, clean, corrupted, answers)
@@ -56,7 +59,7 @@ class Wiring:
         answers: Answers,
         *,
         ablation: str = "resample",
-        metric: running.Metric = answer_scores.score,
+        metric: Metric = answer_scores.score,
     ):
         check_choice("ablation", ablation, ABLATIONS)
         clean, corrupted = (_tokens(as_tokens(model, x)) for x in (clean, corrupted))
@@ -65,23 +68,26 @@ class Wiring:
                 "clean and corrupted prompts must have one shape (prompts, tokens), got "
                 f"{clean.shape} and {corrupted.shape}: a circuit needs prompts of one length."
             )
+        check_tokens(model, clean)
+        check_tokens(model, corrupted)
         self.model, self.params, self.metric, self.ablation = model, params, metric, ablation
         self.answers = Answers(*(jnp.asarray(x) for x in answers))
         self.tokens_BxT = jnp.asarray(clean)
         self.graph: Graph = graph_of(model, params, clean)
         self.others = self._others(ablation, jnp.asarray(corrupted))
         kind = blockwise.Blockwise if blockwise.is_additive(model) else running.Whole
+        position_BxK = self.answers.position_BxK
         self.setting = running.Setting(
-            *(model, params, self.graph, self.tokens_BxT, self.others, self.answers, metric)
+            model, params, self.graph, self.tokens_BxT, self.others, position_BxK
         )
         self.network: running.MaskedNetwork = kind(self.setting)
-        whole, nothing = self.scores(np.array([True, False])[:, None].repeat(self.n_edges, 1))
-        self.whole_B, self.nothing_B = whole, nothing
+        all_or_none_2xE = np.array([True, False])[:, None].repeat(self.n_edges, 1)
+        self._ends_2xBxKxV = jnp.concatenate([*self._logits(all_or_none_2xE)])
+        whole, nothing = self.whole_B, self.nothing_B
         if not np.isfinite([whole, nothing]).all():
             raise UserError(
                 "the score of some prompts is not finite: the network or the metric returns nan."
             )
-        self.scale = float(np.abs(whole - nothing).mean())
         if self.scale <= ROUNDING * max(np.abs(whole).max(), np.abs(nothing).max(), 1.0):
             raise UserError(
                 f"the score is {whole.mean():.4g} with all edges and without any: it is constant, "
@@ -96,6 +102,21 @@ class Wiring:
     def n_edges(self) -> int:
         return len(self.graph.edges)
 
+    @property
+    def whole_B(self) -> np.ndarray:
+        """The metric with all edges."""
+        return self._metric(self._ends_2xBxKxV[:1])[0]
+
+    @property
+    def nothing_B(self) -> np.ndarray:
+        """The metric without any edge."""
+        return self._metric(self._ends_2xBxKxV[1:])[0]
+
+    @property
+    def scale(self) -> float:
+        """The mean absolute change of the metric that all edges make together."""
+        return float(np.abs(self.whole_B - self.nothing_B).mean())
+
     def scores(self, chosen_CxE: np.ndarray) -> np.ndarray:
         """Returns the metric (C, B) of each circuit, given as booleans over all edges.
 
@@ -104,15 +125,20 @@ class Wiring:
         chosen_CxE = np.atleast_2d(chosen_CxE)
         if not len(chosen_CxE):
             return np.zeros((0, len(self.tokens_BxT)))
+        return np.concatenate([self._metric(logits) for logits in self._logits(chosen_CxE)])
+
+    def _metric(self, logits_CxBxKxV: jax.Array) -> np.ndarray:
+        return scoring.scores(self.metric, logits_CxBxKxV, self.answers)
+
+    def _logits(self, chosen_CxE: np.ndarray) -> Iterator[jax.Array]:
+        """Yields the logits (C, B, K, V) of some circuits at a time."""
         width = max(x.size for x in jax.tree.leaves(self.others)) * len(self.graph.readers)
         at_once = int(np.clip(MAX_NUMBERS // width, 1, MAX_CASES))
-        found = []
         for start in range(0, len(chosen_CxE), at_once):
             # The last circuit is repeated, so that one size is compiled.
             index = np.minimum(np.arange(start, start + at_once), len(chosen_CxE) - 1)
             masks_CxRxS = np.moveaxis(self.graph.mask(chosen_CxE[index].T), -1, 0)
-            found.append(self.network.scores(masks_CxRxS))
-        return np.concatenate(found)[: len(chosen_CxE)]
+            yield self.network.logits(masks_CxRxS)[: len(chosen_CxE) - start]
 
     def circuit_scores(self, circuit: Iterable[Edge]) -> np.ndarray:
         """Returns the metric (B,) of one circuit, given as edges."""
@@ -148,7 +174,7 @@ class Wiring:
         check_range("steps", steps, 1, 1000)
         total_RxSxB: Any = 0.0
         for level in (np.arange(steps, dtype=np.float32) + 0.5) / steps:
-            total_RxSxB += self.network.slopes(level)
+            total_RxSxB += self.network.slopes(level, self._slope)
         scores_ExB = self._checked((total_RxSxB / steps)[self.graph.exists_RxS])
         rest = float(np.abs(scores_ExB.sum(0) - (self.whole_B - self.nothing_B)).mean())
         if rest > MAX_REST * self.scale:
@@ -159,6 +185,9 @@ class Wiring:
                 stacklevel=2,
             )
         return scores_ExB
+
+    def _slope(self, logits_BxKxV: jax.Array) -> jax.Array:
+        return scoring.slope(self.metric, logits_BxKxV, self.answers)
 
     def _others(self, ablation: str, corrupted_BxT: jax.Array) -> running.Values:
         """Returns {address: what replaces the outputs of nodes}."""

@@ -14,22 +14,19 @@ Shape letters: see `jaxformer.interp`. R readers, S sources, C cases; a mask is 
 
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.interp.answers import Answers
 from jaxformer.interp.capture.running import capture, run
 from jaxformer.interp.circuits.graph import Graph, Stage
+from jaxformer.interp.programs import compiled
 from jaxformer.models.model import take_positions
 
-Metric = Callable[[jax.Array, Answers], jax.Array]
 Values = dict[str, jax.Array]
-Static = tuple[Any, Graph, Metric]  # the model, its graph, the metric
-Arrays = tuple[Any, jax.Array, Values, Answers]  # parameters, tokens, other values, answers
+SlopeOfLogits = Callable[[jax.Array], jax.Array]  # d metric / d logits from the logits (B, K, V)
 
 
 class Setting(NamedTuple):
@@ -40,80 +37,89 @@ class Setting(NamedTuple):
     graph: Graph
     tokens_BxT: jax.Array  # the clean prompts
     others: Values  # {address: what replaces the outputs of nodes}, as `outputs` has them
-    answers: Answers
-    metric: Metric  # of logits (B, K, V) at the scored positions and answers
+    position_BxK: jax.Array  # the scored positions
 
 
 class MaskedNetwork(Protocol):
     """A network in a setting whose edges have masks; there are two ways to compute it.
 
     `Whole` serves every model. `blockwise.Blockwise` is faster where blocks add to the stream.
+    Neither knows the metric, which may be a function of the caller.
     """
 
-    def scores(self, masks_CxRxS: np.ndarray) -> np.ndarray:
-        """The metric (C, B) under each mask; all cases run together."""
+    def logits(self, masks_CxRxS: np.ndarray) -> jax.Array:
+        """The logits (C, B, K, V) under each mask; all cases run together."""
         ...
 
-    def slopes(self, level: float) -> np.ndarray:
+    def slopes(self, level: float, slope: SlopeOfLogits) -> np.ndarray:
         """d metric / d mask, (R, S, B), if all edges have the number `level`."""
         ...
 
 
-@partial(jax.jit, static_argnames=("model", "graph"))
 def outputs(model: Any, params: Any, graph: Graph, tokens_BxT: jax.Array) -> Values:
     """Returns {address: what the nodes write} on prompts."""
+    return compiled(_outputs, model, graph)(params, tokens_BxT)
+
+
+def _outputs(model, graph, params, tokens_BxT):
     names = [re.escape(address) for address in graph.writing]
     return capture(model, params, tokens_BxT, names=names)
 
 
 class Whole:
-    """A `MaskedNetwork` as one program."""
+    """A `MaskedNetwork` as one program, which belongs to this object if the model is a user's."""
 
     def __init__(self, setting: Setting):
-        model, params, graph, tokens_BxT, others, answers, metric = setting
-        self.static, self.arrays = (model, graph, metric), (params, tokens_BxT, others, answers)
+        model, params, graph, *arrays = setting
+        self.arrays = (params, *arrays)
+        self._logits = compiled(_logits, model, graph)
+        self._logits_and_pull = compiled(_logits_and_pull, model, graph)
 
-    def scores(self, masks_CxRxS: np.ndarray) -> np.ndarray:
-        return np.asarray(_scores(self.static, self.arrays, masks_CxRxS))
+    def logits(self, masks_CxRxS: np.ndarray) -> jax.Array:
+        return self._logits(self.arrays, masks_CxRxS)
 
-    def slopes(self, level: float) -> np.ndarray:
-        return np.asarray(_slopes(self.static, self.arrays, jnp.float32(level)))
-
-
-@partial(jax.jit, static_argnums=0)
-def _scores(static: Static, arrays: Arrays, masks_CxRxS: jax.Array) -> jax.Array:
-    """Returns the metric (C, B) under each of the masks, which run together."""
-
-    def score(mask_RxS: jax.Array) -> jax.Array:
-        mask_RxSx1 = mask_RxS[..., None]
-        return masked(*static, *arrays, mask_RxSx1)
-
-    return jax.vmap(score)(masks_CxRxS)
+    def slopes(self, level: float, slope: SlopeOfLogits) -> np.ndarray:
+        logits_BxKxV, pull = self._logits_and_pull(self.arrays, jnp.float32(level))
+        return np.asarray(_pulled(pull, slope(logits_BxKxV)))
 
 
-@partial(jax.jit, static_argnums=0)
-def _slopes(static: Static, arrays: Arrays, level: jax.Array) -> jax.Array:
-    """Returns d metric / d mask of each prompt, (R, S, B), if all edges have the number `level`."""
-    (_, graph, _), (_, tokens_BxT, *_) = static, arrays
+def _logits(model, graph, arrays, masks_CxRxS):
+    """Returns the logits (C, B, K, V) under each of the masks, which run together."""
+
+    def of_mask(mask_RxS: jax.Array) -> jax.Array:
+        return masked(model, graph, *arrays, mask_RxS[..., None])
+
+    return jax.vmap(of_mask)(masks_CxRxS)
+
+
+def _logits_and_pull(model, graph, arrays, level):
+    """Returns the logits (B, K, V) if all edges have the number `level`, and what `_pulled` needs.
+
+    That is the function of `jax.vjp`, a tree whose leaves are arrays of this pass.
+    """
+    _, tokens_BxT, *_ = arrays
     shape = len(graph.readers), len(graph.sources), len(tokens_BxT)
+    return jax.vjp(
+        lambda mask_RxSxB: masked(model, graph, *arrays, mask_RxSxB), jnp.full(shape, level)
+    )
 
-    def total(mask_RxSxB: jax.Array) -> jax.Array:
-        return masked(*static, *arrays, mask_RxSxB).sum()
 
-    return jax.grad(total)(jnp.full(shape, level))
+@jax.jit
+def _pulled(pull, slope_BxKxV):
+    """Returns d metric / d mask, (R, S, B), from d metric / d logits."""
+    return pull(slope_BxKxV)[0]
 
 
 def masked(
     model: Any,
     graph: Graph,
-    metric: Metric,
     params: Any,
     tokens_BxT: jax.Array,
     others: Values,
-    answers: Answers,
+    position_BxK: jax.Array,
     mask_RxSxB: jax.Array,
 ) -> jax.Array:
-    """Returns the metric of each prompt, (B,), under a mask; for use inside jit."""
+    """Returns the logits (B, K, V) at the scored positions under a mask; for use inside jit."""
     start = re.escape(graph.input)
     current = capture(model, params, tokens_BxT, names=[start])
     row = 0
@@ -137,8 +143,7 @@ def masked(
             row += n_readers
             inputs[address] = _read(model, params, tokens_BxT, stage, address, mixed, rows)
         if not stage.writes:
-            logits_BxKxV = take_positions(inputs["logits"], answers.position_BxK)
-            return metric(logits_BxKxV, answers)
+            return take_positions(inputs["logits"], position_BxK)
         current[stage.writes] = inputs.get(stage.writes)
         if current[stage.writes] is None:  # heads, from their queries, keys and values
             edits = {re.escape(address): value for address, value in inputs.items()}

@@ -2,7 +2,8 @@
 
 A stage is the attention or the MLP of a block, or the logits; its network is that of one block.
 `arguments` are the network's parameters, the tokens, the base of the readers, what the nodes write
-in the base run, the answers (the logits only), and the map from heads to the stream (attention).
+in the base run, the scored positions (logits only), and the map from heads to the stream
+(attention).
 
 Shape letters: see `jaxformer.interp`.
 """
@@ -13,9 +14,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxformer.interp.blocks import addresses, block_output, read
+from jaxformer.interp.blocks import addresses, block_output
 from jaxformer.interp.circuits.graph import LOGITS
-from jaxformer.interp.circuits.running import Metric, Values
+from jaxformer.interp.circuits.running import Values
+from jaxformer.interp.one_block import read
 from jaxformer.models.model import take_positions
 
 HEADS, MLP, BETWEEN = "attn/heads", "mlp/output", "between"
@@ -37,14 +39,11 @@ def read_values(
     return block_output(model, params, tokens_BxT, stream_BxTxN, None, 0, edits, names)[1]
 
 
-def output(
-    model: Any, writes: str, metric: Metric, arguments: Arguments, values: Values
-) -> jax.Array:
-    """Returns what the nodes write beyond their base, (B, units, T, N), or the metric (B,)."""
-    params, tokens_BxT, base_BxTxN, written, answers, map_HxDxN = arguments
+def output(model: Any, writes: str, arguments: Arguments, values: Values) -> jax.Array:
+    """Returns what the nodes write beyond their base, (B, units, T, N), or the logits (B, K, V)."""
+    params, tokens_BxT, base_BxTxN, written, position_BxK, map_HxDxN = arguments
     if not writes:
-        scored_BxKxN = take_positions(values[LOGITS], answers.position_BxK)
-        return metric(read(model, params, scored_BxKxN), answers)
+        return read(model, params, take_positions(values[LOGITS], position_BxK))
     zeros_BxTxN = jnp.zeros_like(base_BxTxN)
     if writes == MLP:
         return _added(model, params, tokens_BxT, zeros_BxTxN, MLP, values[MLP] - written)[:, None]

@@ -17,14 +17,21 @@ import numpy as np
 
 from jaxformer.interp.circuits import stages
 from jaxformer.interp.circuits.graph import Stage
+from jaxformer.interp.circuits.running import SlopeOfLogits
 
 ROWS = 120  # readers whose products with all sources are computed at once
 
 
-def slopes(network: Any, level: float) -> np.ndarray:
-    """Returns d metric / d mask, (R, S, B), if all edges of a `Blockwise` have this number."""
+def slopes(network: Any, level: float, slope: SlopeOfLogits) -> np.ndarray:
+    """Returns d metric / d mask, (R, S, B), if all edges of a `Blockwise` have this number.
+
+    Args:
+        network: the `Blockwise`.
+        level: the number of all edges.
+        slope: returns d metric / d logits from the logits (B, K, V).
+    """
     all_stages = [*network.stages()]
-    streams, delta_BxSxTxN = _forward(network, level)
+    streams, delta_BxSxTxN, logits_BxKxV = _forward(network, level)
     n_prompts, n_sources = delta_BxSxTxN.shape[:2]
     slopes_BxRxS = np.zeros((n_prompts, len(network.graph.readers), n_sources), np.float32)
     sum_BxTxN = jnp.zeros_like(streams[0])  # of the gradients of all readers of a node
@@ -35,9 +42,9 @@ def slopes(network: Any, level: float) -> np.ndarray:
         stage, rows, _ = all_stages[number]
         while waiting and waiting[0][0].n_sources > number + 1:
             sum_BxTxN += waiting.pop(0)[1]
+        of_output = level * sum_BxTxN if stage.writes else slope(logits_BxKxV)
         gradient_BxRxTxN, total_BxTxN = _backward(
-            *network.static(stage),
-            *(network.arguments(stage, 1), streams[number], level * sum_BxTxN),
+            *network.static(stage), network.arguments(stage, 1), streams[number], of_output
         )
         waiting.append((stage, total_BxTxN))
         group.insert(0, gradient_BxRxTxN)
@@ -48,8 +55,8 @@ def slopes(network: Any, level: float) -> np.ndarray:
     return np.moveaxis(slopes_BxRxS * network.graph.exists_RxS, 0, -1)
 
 
-def _forward(network: Any, level: float) -> tuple[list[jax.Array], jax.Array]:
-    """Returns the stream (B, T, N) that each stage reads, and what each node adds, (B, S, T, N)."""
+def _forward(network: Any, level: float) -> tuple[list[jax.Array], jax.Array, jax.Array]:
+    """Returns the stream (B, T, N) of each stage, what each node adds (B, S, T, N), the logits."""
     deltas = [network.start_BxSxTxN[:, :1]]
     sums = [deltas[0][:, 0]]  # of the nodes of the first stages
     streams = []
@@ -57,30 +64,30 @@ def _forward(network: Any, level: float) -> tuple[list[jax.Array], jax.Array]:
         arguments = network.arguments(stage, 1)
         base_BxTxN = arguments[2]
         streams.append(base_BxTxN + level * sums[stage.n_sources - 1])
+        written = _write(*network.static(stage), arguments, streams[-1])
         if stage.writes:
-            written = _write(*network.static(stage), arguments, streams[-1])
             deltas.append(written)
             sums.append(sums[-1] + written.sum(1))
-    return streams, jnp.concatenate(deltas, 1)
+    return streams, jnp.concatenate(deltas, 1), written  # the last stage gives the logits
 
 
-@partial(jax.jit, static_argnames=("model", "writes", "reads", "metric"))
-def _write(model, writes, reads, metric, arguments, stream_BxTxN):
+@partial(jax.jit, static_argnames=("model", "writes", "reads"))
+def _write(model, writes, reads, arguments, stream_BxTxN):
     values = stages.read_values(model, writes, reads, arguments, stream_BxTxN)
-    return stages.output(model, writes, metric, arguments, values)
+    return stages.output(model, writes, arguments, values)
 
 
-@partial(jax.jit, static_argnames=("model", "writes", "reads", "metric"))
-def _backward(model, writes, reads, metric, arguments, stream_BxTxN, slope_BxTxN):
+@partial(jax.jit, static_argnames=("model", "writes", "reads"))
+def _backward(model, writes, reads, arguments, stream_BxTxN, of_output):
     """Returns the gradient with respect to what each reader reads, (B, R, T, N), and their sum.
 
-    `slope_BxTxN` is the gradient with respect to what each node of the stage writes.
+    `of_output` is the gradient with respect to what each node of the stage writes, (B, T, N), or
+    with respect to the logits, (B, K, V).
     """
     values = stages.read_values(model, writes, reads, arguments, stream_BxTxN)
-    output, backward = jax.vjp(partial(stages.output, model, writes, metric, arguments), values)
-    of_output = jnp.ones_like(output)
+    output, backward = jax.vjp(partial(stages.output, model, writes, arguments), values)
     if writes:
-        of_output = jnp.broadcast_to(slope_BxTxN[:, None], output.shape)
+        of_output = jnp.broadcast_to(of_output[:, None], output.shape)
     (of_values,) = backward(of_output)
     gradients = []
     for name, n_readers in reads:

@@ -23,6 +23,9 @@ NORMS_OF_BOTH_ENDS = OLMO2_NAMES | block_names(
     "model.layers.#", mlp_norm="pre_feedforward_layernorm"
 )
 CAUSAL = {"use_bidirectional_attention": (False,)}
+# Published configs of Gemma 2 have this field too. The model reads hidden_activation, so that only
+# a value that says the same is read.
+SECOND_ACT = {"hidden_act": ("gelu_pytorch_tanh",)}
 
 
 def finish_gemma(config: Config, numbers: Numbers) -> None:
@@ -120,7 +123,7 @@ FAMILIES = {
         | {"logit_cap": ("final_logit_softcapping", 30.0)},
         CONSTANTS | {"norm_at": "both"},
         NORMS_OF_BOTH_ENDS,
-        CAUSAL,
+        CAUSAL | SECOND_ACT,
         windows=gemma2_windows,
         finish=finish_gemma,
         further=("query_pre_attn_scalar",),
@@ -142,7 +145,7 @@ FAMILIES = {
         | {"logit_cap": ("final_logit_softcapping", None)},
         CONSTANTS | {"norm_at": "both", "qk_norm": "head"},
         NORMS_OF_BOTH_ENDS,
-        CAUSAL,
+        CAUSAL | SECOND_ACT,
         windows=gemma3_windows,
         rotary=None,
         finish=finish_gemma3,

@@ -26,6 +26,7 @@ FAMILIES = {
         gpt2.FIELDS | UNTIED,
         {"mlp_bias": True, "unembed_bias": True, "parallel": True, "shared_norm": True},
         NAMES,
+        {"scale_attn_weights": (True,)},
         rotary=None,
         finish=finish_gptj,
         further=("rotary_dim", "rotary"),

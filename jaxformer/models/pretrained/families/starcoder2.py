@@ -19,6 +19,16 @@ def gguf_fields(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str
     }
 
 
+# Fields of published configs that the model does not read, with the values that say what it does.
+ONLY: dict[str, tuple[Any, ...]] = {
+    "activation_function": ("gelu", "gelu_pytorch_tanh"),  # the model reads hidden_act
+    "layer_norm_epsilon": (1e-5,),  # the model reads norm_epsilon
+    "mlp_type": ("default",),
+    "norm_type": ("layer_norm",),
+    "attention_softmax_in_fp32": (True,),
+    "scale_attention_softmax_in_fp32": (True,),
+    "scale_attn_weights": (True,),
+}
 FAMILIES = {
     "starcoder2": Family(
         SIZES
@@ -29,6 +39,7 @@ FAMILIES = {
         | {name: ("use_bias", True) for name in ALL_BIASES},
         {},
         llama.NAMES | block_names("model.layers.#", mlp_in="mlp.c_fc", mlp_out="mlp.c_proj"),
+        ONLY,
         windows=uniform_window(None),
         gguf=GGUF(
             "starcoder2",
