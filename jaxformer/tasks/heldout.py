@@ -28,7 +28,7 @@ from jaxformer.tasks.example_checks import (
     check_set,
 )
 from jaxformer.tasks.source import Source, make_source
-from jaxformer.tasks.task import Batch, Task
+from jaxformer.tasks.task import TRAIN, Batch, Task
 
 IDENTIFYING_EXAMPLES = 100  # of each set, which identify a task
 # Shares of the draws of a task that are held-out examples. Above the first one training has less
@@ -86,7 +86,7 @@ def checked_sets(task: Task, data: Data) -> tuple[HeldOut, list[str]]:
     with users_code(f"{name}.example", is_own):
         sets = jax.device_get(data.heldout())
         if is_own and isinstance(data, Source):
-            check_deterministic(task)
+            check_deterministic(task.part(TRAIN))
     for set_name in ("test", "validation"):
         check_set(task, getattr(sets, set_name), f"{name}, {set_name} set")
     warnings = _doubts(name, data, sets)

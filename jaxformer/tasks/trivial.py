@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.data.protocols import Batch
+from jaxformer.data.protocols import TRAIN, Batch
 
 N_FITTING_EXAMPLES = 40_000
 DRAW_BATCH_SIZE = 1000
@@ -26,20 +26,23 @@ class Drawing(Protocol):
     @property
     def size(self) -> int: ...
 
+    def part(self, stream: int, /) -> "Drawing": ...
+
     def example(self, key: jax.Array, index: jax.Array, /) -> Batch: ...
 
 
 @functools.lru_cache(maxsize=2)
 def fitting_examples(task: Drawing) -> Batch:
-    """Returns the fitting examples as numpy arrays.
+    """Returns the fitting examples, drawn from the training part, as numpy arrays.
 
     Examples of a task that enumerates them are drawn at random, with repetitions.
     """
+    training = task.part(TRAIN)
 
     def draw(i):
         key = jax.random.fold_in(jax.random.key(FITTING_SEED), i)
         index = jax.random.randint(key, (), 0, task.size, jnp.int32) if task.size else i
-        return task.example(key, index)
+        return training.example(key, index)
 
     with jax.enable_x64(False):
         draw_all = jax.jit(lambda i: jax.lax.map(draw, i, batch_size=DRAW_BATCH_SIZE))
