@@ -35,6 +35,7 @@ from jaxformer.training.arguments import (
     check_data,
     check_devices,
     check_fits,
+    check_weights_are_drawn,
     names_of_python,
     optimizers_of,
     population_of,
@@ -98,7 +99,9 @@ def train(
 
     Args:
       task: the source of examples, and the loss (`jaxformer.tasks`).
-      model: a module of `jaxformer.models`, or one of `jaxformer.wrap`, built for this task.
+      model: a module of `jaxformer.models`, or one of `jaxformer.wrap`, built for this task. A
+        model of `jaxformer.load` is given with its parameters, as `from_params(model, params)` of
+        `jaxformer.models.pretrained_init`.
       partition: (pattern, label) rules over parameter paths; the first full match wins, and
         "frozen" is not trained. A rule without effect and a misspelt alternative such as `qury` in
         ".*/(qury|key)/.*" are errors. Default: everything is trained.
@@ -142,6 +145,7 @@ def train(
         notebook gets the stopped `Run`, whose `params` and `curves` it can look at.
     """
     check_fits(task, model)
+    check_weights_are_drawn(model)
     check_devices(devices)
     check_data(data)
     check_callbacks(callbacks)

@@ -14,6 +14,7 @@ from jaxformer.core.errors import UserError, check_type, did_you_mean
 from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.models.model import check_model
+from jaxformer.models.origin import origin
 from jaxformer.tasks.task import Task
 from jaxformer.training.callbacks import Callback
 from jaxformer.training.population import Population, population, population_of_seeds
@@ -76,6 +77,17 @@ def check_fits(task: Task, model: Any) -> None:
             f"{type(task).__name__} has {task.vocab_size} symbols and sequences of up to "
             f"{task.length} tokens; the model was built for {spec.vocab_size} and {spec.length}: "
             "make it with vocab_size=task.vocab_size, length=task.length."
+        )
+
+
+def check_weights_are_drawn(model: Any) -> None:
+    """Raises UserError if the model was loaded: training would start from other weights."""
+    if source := origin(model):
+        raise UserError(
+            f"the model was loaded from {source}, and train would draw its weights anew. To start "
+            "from the loaded weights, give from_params(model, params) of "
+            "jaxformer.models.pretrained_init instead of the model; for new weights, build the "
+            "model yourself."
         )
 
 

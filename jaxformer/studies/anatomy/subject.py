@@ -19,6 +19,7 @@ from jaxformer.core.settings import DataSettings, OptimSettings
 from jaxformer.io.run_folder import config_hash
 from jaxformer.models.decoder import Decoder, decoder
 from jaxformer.models.model import check_model
+from jaxformer.models.origin import origin
 from jaxformer.models.own_model import model_identity
 from jaxformer.tasks import heldout
 from jaxformer.tasks.example_checks import check_answers_are_hidden
@@ -132,6 +133,12 @@ def of_task(
         raise UserError(f"the model has its own sizes: leave {', '.join(sizes)} out, or the model.")
     check_model(model)
     check_fits(task, model)
+    if source := origin(model):
+        raise UserError(
+            f"the model was loaded from {source}, and an anatomy trains networks from new weights: "
+            "look into the loaded one with jaxformer.examine(model, params, prompts=task), or "
+            "build the model yourself."
+        )
     settings = OptimSettings(warmup=min(50, steps // 4))
     source = make_source(task, data, batch_size) if data else default_data(task, batch_size)[1]
     rate_factor = optim.schedule(settings.schedule, steps, settings.warmup)
