@@ -18,7 +18,7 @@ import numpy.typing as npt
 TOLERANCE = 1e-4
 CHUNK = 2**20  # values of which noise is in memory at a time
 # What the folders of older versions lack. The hash that names them has nothing of it.
-LATER_KINDS = ("initial", "training")
+LATER_KINDS = ("initial", "training", "weighted")
 
 
 def float_identity(values: npt.ArrayLike) -> float:

@@ -179,7 +179,11 @@ def _different(name: str, sets: HeldOut, set_name: str) -> tuple[int, int]:
 def _identity(task: Task, sets: HeldOut, baselines: Mapping[str, float]) -> dict[str, Any]:
     """Identifies a task by its first examples and its trivial scores (`core.identity`)."""
     digest = hashlib.sha256()
-    numbers = {f"baseline {name}": float(value) for name, value in baselines.items()}
+    # Older versions did not weigh the scores of trivial predictors; the kind of a number is its
+    # first word, and a kind that a folder lacks is not compared.
+    weights = np.asarray(sets.test.weights)
+    kind = "baseline" if np.isin(weights, (0, 1)).all() else "weighted baseline"
+    numbers = {f"{kind} {name}": float(value) for name, value in baselines.items()}
     for set_name in ("test", "validation"):
         batch = jax.tree.map(lambda x: x[:IDENTIFYING_EXAMPLES], getattr(sets, set_name))
         for field, values in batch._asdict().items():

@@ -194,7 +194,11 @@ def _note_code(workdir: Workdir, drawn: Drawn, is_resumed: bool) -> None:
     if is_resumed:
         what = "its task did"
         if before:
-            names = {"initial": "initial parameters", "training": "training examples"}
+            names = {
+                "initial": "initial parameters",
+                "training": "training examples",
+                "weighted": "weighted baselines",
+            }
             what = " and ".join(sorted(names.get(kind, kind) for kind in missing)) + " it had"
         print(
             f"warning: {workdir.path} does not say what {what}, because an older version wrote it: "
