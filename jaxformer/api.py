@@ -37,6 +37,7 @@ from jaxformer.training.arguments import (
     check_devices,
     check_fits,
     check_mixer,
+    check_weights_are_drawn,
     optimizers_of,
     population_of,
     settings_of,
@@ -98,7 +99,9 @@ def train(
 
     Args:
       task: the source of examples, and the loss (`jaxformer.tasks`).
-      model: a module of `jaxformer.models`, or one of `jaxformer.wrap`, built for this task.
+      model: a module of `jaxformer.models`, or one of `jaxformer.wrap`, built for this task. A
+        model of `jaxformer.load` is given with its parameters, as `from_params(model, params)` of
+        `jaxformer.models.pretrained_init`.
       partition: (pattern, label) rules over parameter paths; the first full match wins, and
         "frozen" is not trained. Also {pattern: label}, or the name of a variant of a decoder:
         "standard", "frozen_qk", "frozen_mlp", "mixit", "random", "random_mixit". A rule without
@@ -145,6 +148,7 @@ def train(
     """
     use_compilation_cache()
     check_fits(task, model)
+    check_weights_are_drawn(model)
     check_devices(devices)
     check_data(data)
     check_callbacks(callbacks)

@@ -19,6 +19,7 @@ from jaxformer.io.checkpoint_reader import Checkpoint, read_newest
 from jaxformer.io.run_folder import Workdir
 from jaxformer.models import toy
 from jaxformer.models.model import Model, Params, current_arrays, not_finite
+from jaxformer.models.origin import with_origin
 from jaxformer.models.words import PreparedWords, attach
 from jaxformer.tasks.task import Task
 from jaxformer.training.result import Result
@@ -55,7 +56,10 @@ def load(
     Returns:
         (model, params, config). The config is that of the run, or the content of the config.json of
         a published model. The model knows its tokenizer (`jaxformer.text(model)`), so that
-        `capture`, `generate` and the lenses take prompts as texts.
+        `capture`, `generate` and the lenses take prompts as texts. To train it further, give
+        `jaxformer.train` the model and its parameters as `from_params(model, params)` of
+        `jaxformer.models.pretrained_init`: the model alone is refused, since its weights would be
+        drawn anew.
 
     Raises:
         UserError: the source is neither a run nor a published model, is damaged or not supported,
@@ -74,9 +78,11 @@ def load(
         if (member, model, revision, dtype, place, devices) != (None,) * 6:
             raise UserError(f"{source} takes no further arguments.")
         if str(source).startswith(toy.PREFIX):
-            return toy.load_toy(str(source))
-        network = known.network(str(source))
-        return network.model, network.params, {"known": str(source).removeprefix(known.PREFIX)}
+            network, params, config = toy.load_toy(str(source))
+        else:
+            network, params = known.network(str(source))[:2]
+            config = {"known": str(source).removeprefix(known.PREFIX)}
+        return with_origin(network, source), params, config
     loaded = _load(source, member, model, revision, dtype, place, devices)
     if broken := not_finite(loaded[1]):
         others = f" and {len(broken) - 1} others" if len(broken) > 1 else ""
@@ -85,7 +91,7 @@ def load(
             "outputs may be nan. Check the file and the dtype.",
             file=sys.stderr,
         )
-    return loaded
+    return with_origin(loaded[0], source), *loaded[1:]
 
 
 def _load(

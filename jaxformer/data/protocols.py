@@ -41,6 +41,9 @@ class Corpus(NamedTuple):
         return [[source.name, source.part, source.size] for source in self.sources]
 
 
+TRAIN, VALIDATION, TEST = range(3)  # the parts of a task's data
+
+
 class Batch(NamedTuple):
     """Tokens, the target at each position, and the weight of each position in the loss.
 

@@ -96,6 +96,10 @@ class Workdir:
             if self.loggers:
                 self.loggers.on_rows([row])
 
+    def run_hash(self, examples: str) -> str:
+        """Identifies the run by its config and by the hash of its first held-out examples."""
+        return config_hash([self.read("config.json").get("config_hash"), examples])
+
     def rows_fingerprint(self) -> Fingerprint | None:
         """Returns the length and checksum of the rows, which a checkpoint stores."""
         return self._rows.fingerprint()
@@ -216,7 +220,7 @@ def _open_as_writer(workdir: Workdir, config: Mapping[str, Any]) -> Iterator[Non
         yield
 
 
-def config_hash(identity: Mapping[str, Any]) -> str:
+def config_hash(identity: Any) -> str:
     """Returns the first twelve hexadecimal digits of the hash of `build.config_identity`."""
     return hashlib.sha256(dumps(identity).encode()).hexdigest()[:12]
 

@@ -84,6 +84,7 @@ def make_spec(spec_type: type, numbers: Mapping[str, Any]) -> Any:
 
 def check_model(model: Any) -> None:
     """Raises, before anything is traced, unless the model follows the protocol."""
+    check_not_equinox(model)
     name, spec = type(model).__name__, getattr(model, "spec", None)
     if missing := [field for field in SPEC_FIELDS if not hasattr(spec, field)]:
         raise UserError(
@@ -98,6 +99,18 @@ def check_model(model: Any) -> None:
             f"{name} must be called as (tokens, positions=None), to compute logits only where they "
             f"are scored; got {inspect.signature(model.__call__)}."
         ) from None
+
+
+def check_not_equinox(module: Any) -> None:
+    """Raises for an Equinox module, which is its own parameters and has no `init` and `apply`."""
+    packages = {kind.__module__.partition(".")[0] for kind in type(module).__mro__}
+    if "equinox" in packages:
+        raise UserError(
+            f"{type(module).__name__} is an Equinox module, and jaxformer takes those of Flax: "
+            "write it with flax.linen or flax.nnx and give it to jaxformer.wrap, or give an object "
+            "with spec, init and apply, whose apply combines the parameters with the module "
+            "(jaxformer/models/model.py)."
+        )
 
 
 def check_logits(logits: jax.Array, targets: tuple[int, ...], vocab_size: int) -> None:

@@ -1,7 +1,8 @@
 """Tries a model that is not of this package: is it causal, and is it still the same model?
 
 Both need one forward pass. Its parameters are drawn at random here, because a module that starts
-with zeros in its last layer would hide what it reads.
+with zeros in its last layer would hide what it reads. Its own initial parameters are a part of its
+identity too (`initial_identity`), since an edit of an initializer changes nothing else.
 """
 
 from typing import Any
@@ -10,9 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxformer.core import paths
 from jaxformer.core.errors import UserError, is_users, users_code
 from jaxformer.core.identity import float_identity
 from jaxformer.models.model import Model
+from jaxformer.models.pretrained_init import FromParams
 from jaxformer.models.wrap import Wrapped
 
 TOLERANCE = 1e-5  # of the largest logit; a masked token moves earlier logits by rounding at most
@@ -32,7 +35,9 @@ def model_identity(model: Model, inputs: Any) -> dict[str, float]:
         UserError: `spec.causal` is True and the logits at a position depend on later tokens.
     """
     name = getattr(model.spec, "module", type(model).__name__)[:60]
-    if not (is_users(model) or isinstance(model, Wrapped)):
+    if isinstance(model, FromParams):
+        model = model.model
+    if not is_users_code(model):
         return {}
     first = np.asarray(inputs)[0]
     length = len(first)
@@ -54,6 +59,26 @@ def model_identity(model: Model, inputs: Any) -> dict[str, float]:
                 "causal=False (jaxformer.wrap) if it may read a sequence from both sides."
             )
     return {"the model's logits": float_identity(logits)}
+
+
+def initial_identity(model: Model, params: Any) -> dict[str, float]:
+    """Numbers that identify the initial parameters of a model of the user, one for each.
+
+    Networks of this package give {}, because their spec identifies them, and so do models with
+    given parameters, which the config of a run identifies.
+
+    Args:
+        model: the model.
+        params: what its `init` returned, as NumPy arrays.
+    """
+    if not is_users_code(model):
+        return {}
+    return {f"initial {path}": float_identity(x) for path, x in paths.flatten(params).items()}
+
+
+def is_users_code(model: Any) -> bool:
+    """Whether what a model computes is written by the user."""
+    return is_users(model) or isinstance(model, Wrapped)
 
 
 def _random_logits(model: Model, inputs: jax.Array) -> jax.Array:

@@ -14,7 +14,7 @@ from jaxformer.core.adapters import effective
 from jaxformer.core.errors import UserError
 from jaxformer.models import activation_points, submodules
 from jaxformer.models.activation_points import INTERMEDIATES
-from jaxformer.models.model import check_sizes, take_positions
+from jaxformer.models.model import check_not_equinox, check_sizes, take_positions
 
 # The name of a method, or a function of the module and the tokens; None: __call__.
 Method = str | Callable[..., Any] | None
@@ -158,6 +158,7 @@ def wrap(
       run = jaxformer.train(task, model, [(".*/kernel", "train"), (".*", "frozen")], steps=100)
       capture.patch(model, run.params, clean, corrupted, ".*/output", metric)
     """
+    check_not_equinox(module)
     if isinstance(module, nn.Module):
         network: Any = FromLinen(module, method)
         submodules.check_method(type(module), type(module).__name__, method)

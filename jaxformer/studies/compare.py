@@ -63,16 +63,8 @@ class Comparison:
 
     @property
     def settings(self) -> dict[str, dict[str, Any]]:
-        """The settings that differ: {"optim.learning_rate": {label: value}}.
-
-        The hash of the held-out examples is among them, since two runs may have a task of one name
-        whose code was edited in between.
-        """
+        """The settings that differ: {"optim.learning_rate": {label: value}}."""
         fields = {label: flatten_config(run.config) for label, run in self.runs.items()}
-        identities = {label: _examples_hash(run) for label, run in self.runs.items()}
-        if all(identities.values()):
-            for label, identity in identities.items():
-                fields[label]["held-out examples"] = identity
         differing = {}
         for field in sorted(set().union(*fields.values())):
             values = {label: values.get(field, "-") for label, values in fields.items()}
@@ -147,7 +139,8 @@ def compare(*runs: Run | str | Path) -> Comparison:
       A `Comparison`: `rows`, `settings`, `plot()`. `print` shows its tables.
 
     Raises:
-      UserError: a folder is no run, there are fewer than two, or their tasks differ.
+      UserError: a folder is no run, there are fewer than two, or their tasks or held-out examples
+        differ.
     """
     opened = [run if isinstance(run, Run) else open_run(run) for run in runs]
     if len(opened) < 2:
@@ -158,6 +151,7 @@ def compare(*runs: Run | str | Path) -> Comparison:
             f"the runs have different tasks, {tasks[0]} and {other}: their scores cannot be "
             "compared. Give runs of one task."
         )
+    _check_same_examples(opened)
     return Comparison(dict(zip(_labels(opened), opened, strict=True)))
 
 
@@ -176,6 +170,27 @@ def metric_difference(first: dict, other: dict, metric: str) -> Difference | Non
             return None
         numbers.append(record_number(mean, result["members"], metric))
     return difference_on_shared_seeds(*numbers)
+
+
+def _check_same_examples(runs: Sequence[Run]) -> None:
+    """Raises UserError if two runs were scored on other examples, whatever their tasks are called.
+
+    All tasks of arrays have one name, and the code of a task may be edited between two runs.
+    """
+    labels = _labels(runs)
+    known = {
+        label: examples
+        for label, run in zip(labels, runs, strict=True)
+        if (examples := _examples_hash(run))
+    }
+    for label, examples in known.items():
+        first = next(iter(known))
+        if examples != known[first]:
+            raise UserError(
+                f"{first} and {label} have different held-out examples (their hashes are "
+                f"{known[first]} and {examples}), so their scores cannot be compared: train both "
+                "on one data set with one data.seed, and with the same code of the task."
+            )
 
 
 def _examples_hash(run: Run) -> str:

@@ -38,7 +38,9 @@ def from_dataset(
             predicts the next one.
         weights: the column with a weight for each target.
         pad: the token that fills up shorter rows, which is not scored. Without it all rows must
-            have one length. Tokens of which the column `attention_mask` says 0 are left out first.
+            have one length. Rows may be padded already: tokens of which the column
+            `attention_mask` says 0 are left out first, and in rows without that column a run of
+            `pad` at the beginning or the end. Keep the column if `pad` also ends a text.
         shift: the label of a position is what the position before it predicts, as in labels for
             transformers, which are a copy of the tokens with -100 where nothing is scored.
         **options: vocab_size, and the shares validation and test that parts which the data set
@@ -54,7 +56,7 @@ def from_dataset(
     splits, are_copies, are_cut = _splits(dataset), True, False
     for split, rows in splits.items():
         for number, row in enumerate(_iterate(rows, split)):
-            fields, is_cut = _without_padding(row, _fields(row, columns))
+            fields, is_cut = _without_padding(row, _fields(row, columns), pad)
             are_cut = are_cut or is_cut
             are_copies = are_copies and _is_copy(*fields[:2])
             for name, values in zip(gathered, _shifted(fields) if shift else fields, strict=True):
@@ -144,21 +146,36 @@ def _fields(row: Any, columns: tuple[Any, ...]) -> list[Any]:
     return [None if column is None else row[column] for column in columns]
 
 
-def _without_padding(row: Any, fields: list[Any]) -> tuple[list[Any], bool]:
+def _without_padding(row: Any, fields: list[Any], pad: int | None) -> tuple[list[Any], bool]:
     """The fields of a row without its padding, and whether there was any.
 
-    A tokenizer that fills up rows writes zeros into a column of its own.
+    A tokenizer that fills up rows writes zeros into a column of its own. Without that column the
+    padding is the run of `pad` at each end.
     """
-    if not isinstance(row, Mapping) or row.get(MASK) is None:
+    inputs = fields[0]
+    if np.ndim(inputs) != 1:  # `_check_row` refuses it
         return fields, False
-    is_real_T = np.asarray(row[MASK]) != 0
-    if is_real_T.shape != np.shape(fields[0]) or is_real_T.all():
+    if isinstance(row, Mapping) and row.get(MASK) is not None:
+        is_real_T = np.asarray(row[MASK]) != 0
+    elif pad is not None:
+        is_real_T = _is_within(np.asarray(inputs) != pad)
+    else:
+        return fields, False
+    if is_real_T.shape != np.shape(inputs) or is_real_T.all():
         return fields, False
     kept = [
         np.asarray(x)[is_real_T] if np.shape(x) == is_real_T.shape else x  # an answer is no list
         for x in fields
     ]
     return kept, True
+
+
+def _is_within(is_text_T: np.ndarray) -> np.ndarray:
+    """Booleans (T,): from the first to the last token of a text. A row without text keeps one."""
+    places = np.flatnonzero(is_text_T)
+    first, last = (places[0], places[-1]) if places.size else (0, 0)
+    position_T = np.arange(len(is_text_T))
+    return (first <= position_T) & (position_T <= last)
 
 
 def _is_copy(inputs: Any, targets: Any) -> bool:

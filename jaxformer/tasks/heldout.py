@@ -20,7 +20,7 @@ from jaxformer.core.errors import UserError, is_users, setting, users_code
 from jaxformer.core.identity import float_identity
 from jaxformer.core.settings import DataSettings
 from jaxformer.data.protocols import Data, HeldOut
-from jaxformer.tasks.disk import OnDisk
+from jaxformer.tasks.disk import OnDisk, Order
 from jaxformer.tasks.example_checks import (
     check_answers,
     check_baselines,
@@ -28,9 +28,12 @@ from jaxformer.tasks.example_checks import (
     check_set,
 )
 from jaxformer.tasks.source import Source, make_source
-from jaxformer.tasks.task import Batch, Task
+from jaxformer.tasks.task import TRAIN, Batch, Task
 
 IDENTIFYING_EXAMPLES = 100  # of each set, which identify a task
+# The steps and the seed of the training batches that identify a task of the user. The later step is
+# for data that change during a training.
+IDENTIFYING_STEPS, IDENTIFYING_SEED = (0, 1000), 2026
 # Shares of the draws of a task that are held-out examples. Above the first one training has less
 # than half of the task. Above the second one no number of redraws is sure to find a free example.
 CROWDED, FULL = 0.5, 0.97
@@ -60,7 +63,10 @@ def draw(task: Task, data: Data) -> Drawn:
     """
     sets, warnings = checked_sets(task, data)
     test, validation = (_baselines(task, batch) for batch in (sets.test, sets.validation))
-    return Drawn(sets, test, validation, _identity(task, sets, test), tuple(warnings))
+    identity = _identity(task, sets, test)
+    if is_users(task) or is_users(data):
+        identity = _with_training(identity, task, data, sets)
+    return Drawn(sets, test, validation, identity, tuple(warnings))
 
 
 def _baselines(task: Task, batch: Batch) -> dict[str, float]:
@@ -86,7 +92,7 @@ def checked_sets(task: Task, data: Data) -> tuple[HeldOut, list[str]]:
     with users_code(f"{name}.example", is_own):
         sets = jax.device_get(data.heldout())
         if is_own and isinstance(data, Source):
-            check_deterministic(task)
+            check_deterministic(task.part(TRAIN))
     for set_name in ("test", "validation"):
         check_set(task, getattr(sets, set_name), f"{name}, {set_name} set")
     warnings = _doubts(name, data, sets)
@@ -173,7 +179,11 @@ def _different(name: str, sets: HeldOut, set_name: str) -> tuple[int, int]:
 def _identity(task: Task, sets: HeldOut, baselines: Mapping[str, float]) -> dict[str, Any]:
     """Identifies a task by its first examples and its trivial scores (`core.identity`)."""
     digest = hashlib.sha256()
-    numbers = {f"baseline {name}": float(value) for name, value in baselines.items()}
+    # Older versions did not weigh the scores of trivial predictors; the kind of a number is its
+    # first word, and a kind that a folder lacks is not compared.
+    weights = np.asarray(sets.test.weights)
+    kind = "baseline" if np.isin(weights, (0, 1)).all() else "weighted baseline"
+    numbers = {f"{kind} {name}": float(value) for name, value in baselines.items()}
     for set_name in ("test", "validation"):
         batch = jax.tree.map(lambda x: x[:IDENTIFYING_EXAMPLES], getattr(sets, set_name))
         for field, values in batch._asdict().items():
@@ -185,6 +195,40 @@ def _identity(task: Task, sets: HeldOut, baselines: Mapping[str, float]) -> dict
     if is_users(task) and type(task).metrics is not Task.metrics:
         numbers |= _metric_numbers(task, sets.test)
     return {"examples": digest.hexdigest()[:16], "numbers": numbers}
+
+
+def _with_training(
+    identity: dict[str, Any], task: Task, data: Data, sets: HeldOut
+) -> dict[str, Any]:
+    """The identity with training examples, which a user's code draws: it may treat them alone."""
+    name = type(data if is_users(data) else task).__name__
+    digest, numbers = hashlib.sha256(), {}
+    with users_code(f"the training data of {name}"):
+        batches = jax.device_get(_training_batches(data, sets))
+    for step, batch in zip(IDENTIFYING_STEPS, batches, strict=True):
+        for path, leaf in jax.tree.leaves_with_path(batch):
+            values = np.asarray(leaf)
+            field = f"step {step} {jax.tree_util.keystr(path, simple=True)}"
+            digest.update(f"{field} {values.shape}".encode())
+            if np.issubdtype(values.dtype, np.floating):
+                numbers[f"training {field}"] = float_identity(values)
+            else:
+                digest.update(np.ascontiguousarray(values).tobytes())
+    return {
+        **identity,
+        "training": digest.hexdigest()[:16],
+        "numbers": {**identity["numbers"], **numbers},
+    }
+
+
+def _training_batches(data: Data, sets: HeldOut) -> list[Any]:
+    """The training batches of some steps, or their rows on disk, for a key that no member has."""
+    key = jax.random.key(IDENTIFYING_SEED)
+    if isinstance(data, OnDisk):
+        order = Order(key)
+        return [data.read(order, range(step, step + 1)) for step in IDENTIFYING_STEPS]
+    batch_at = jax.jit(lambda step: data.batch_at(key, step, sets.fingerprints))
+    return [batch_at(jnp.int32(step)) for step in IDENTIFYING_STEPS]
 
 
 def _metric_numbers(task: Task, test: Batch) -> dict[str, float]:

@@ -22,7 +22,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.core.errors import UserError, check_choice, check_range, setting
+from jaxformer.core.errors import (
+    UserError,
+    check_choice,
+    check_range,
+    is_users,
+    setting,
+    users_code,
+)
 from jaxformer.core.settings import DataSettings
 from jaxformer.data.protocols import Data, HeldOut
 from jaxformer.tasks.disk import DiskTask, OnDisk
@@ -38,6 +45,7 @@ MAX_REDRAWS = 1024
 PROBE, PROBED = 4, 2048  # random stream and number of the draws that measure `rejected_share`
 SPLITS = ("redraw", "hash")
 SPLIT_PARTS = {"test": TEST, "validation": VALIDATION}  # the fields of HeldOut
+PART_NAMES = {"TRAIN": TRAIN, "VALIDATION": VALIDATION, "TEST": TEST}
 COIN_STREAM = 2**31  # far from the small numbers that example() may fold into the same key
 
 
@@ -186,9 +194,8 @@ class Source:
 
     def _training_examples(self, key: jax.Array, positions_B: jax.Array, avoid: jax.Array) -> Batch:
         """Returns the training examples at these positions, none of them in `avoid`."""
-        return jax.vmap(lambda position: _draw_avoiding(self.task, key, position, avoid))(
-            positions_B
-        )
+        task = self.task.part(TRAIN)
+        return jax.vmap(lambda position: _draw_avoiding(task, key, position, avoid))(positions_B)
 
     def _of_part(self, part: int, key: jax.Array, positions_B: jax.Array) -> Batch:
         """Returns examples of a part of the hash split, with the distribution of the task."""
@@ -234,6 +241,7 @@ def make_source(task: Task, sizes: DataSettings, batch_size: int) -> Source | On
             f"{setting('data.test_size')} + {setting('data.validation_size')} = {n_reserved} leave "
             f"no training examples: the task has {task.size} examples."
         )
+    check_parts(task)
     check_choice(setting("data.split"), sizes.split, SPLITS)
     shares = (sizes.validation_share, sizes.test_share) if sizes.split == "hash" else None
     if shares and not (min(shares) > 0 and sum(shares) < 1):
@@ -245,6 +253,27 @@ def make_source(task: Task, sizes: DataSettings, batch_size: int) -> Source | On
     if isinstance(task, DiskTask):
         return OnDisk(task, jax.random.key(sizes.seed), batch_size, *counts)
     return Source(task, jax.random.key(sizes.seed), batch_size, *counts, shares)
+
+
+def check_parts(task: Task) -> None:
+    """Raises unless `Task.part` returns tasks, and none where the table itself is divided."""
+    name = type(task).__name__
+    if isinstance(task, DiskTask):  # it reads the rows of a part instead
+        return
+    for part_name, stream in PART_NAMES.items():
+        with users_code(f"{name}.part", is_users(task)):
+            part = task.part(stream)
+        if not isinstance(part, Task):
+            raise UserError(
+                f"{name}.part({part_name}) must return a Task, such as the task itself with other "
+                f"fields; got {type(part).__name__}."
+            )
+        if task.size and part is not task:
+            raise UserError(
+                f"{name} enumerates {task.size:,} examples (size), and {name}.part({part_name}) "
+                "returns another task, which would not be used: test_size and validation_size "
+                "divide the table. Leave out part, or size."
+            )
 
 
 def batch_positions(step: jax.Array, batch_size: int) -> jax.Array:

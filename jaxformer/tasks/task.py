@@ -16,6 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from jaxformer.core import layouts
+from jaxformer.data.protocols import TEST as TEST
+from jaxformer.data.protocols import TRAIN as TRAIN
+from jaxformer.data.protocols import VALIDATION as VALIDATION
 from jaxformer.data.protocols import Batch as Batch
 from jaxformer.tasks import trivial
 from jaxformer.tasks.chunked_loss import DeferredLogits
@@ -27,9 +30,6 @@ class Scores(NamedTuple):
 
     value: jax.Array  # (B,)
     weight: jax.Array  # (B,)
-
-
-TRAIN, VALIDATION, TEST = range(3)  # the parts of a task's data
 
 
 class Declared(NamedTuple):
@@ -122,6 +122,9 @@ class Task(ABC):
         """Returns the task restricted to the TRAIN, VALIDATION or TEST part of its data.
 
         Most tasks draw all three alike. A text task reserves a section of its file for each.
+        Training draws from the TRAIN part only, and so do the trivial predictors. A task that
+        enumerates its examples (`size`) has no parts of its own: the sizes of the held-out sets
+        say how its table is divided.
         """
         return self
 

@@ -3,6 +3,9 @@
 Predictors are fitted on examples drawn for this purpose and scored on the set that the network is
 scored on. Fitted on the scored set they would learn its noise: an accuracy of .71 instead of .69 on
 500 k-hop sequences. The fitting examples are the same in every run.
+
+A scored position counts by its weight, in the fit and in the score, as it does in the loss and the
+scores of a network. Otherwise a network would be compared with a predictor of another question.
 """
 
 import functools
@@ -13,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.data.protocols import Batch
+from jaxformer.data.protocols import TRAIN, Batch
 
 N_FITTING_EXAMPLES = 40_000
 DRAW_BATCH_SIZE = 1000
@@ -26,20 +29,23 @@ class Drawing(Protocol):
     @property
     def size(self) -> int: ...
 
+    def part(self, stream: int, /) -> "Drawing": ...
+
     def example(self, key: jax.Array, index: jax.Array, /) -> Batch: ...
 
 
 @functools.lru_cache(maxsize=2)
 def fitting_examples(task: Drawing) -> Batch:
-    """Returns the fitting examples as numpy arrays.
+    """Returns the fitting examples, drawn from the training part, as numpy arrays.
 
     Examples of a task that enumerates them are drawn at random, with repetitions.
     """
+    training = task.part(TRAIN)
 
     def draw(i):
         key = jax.random.fold_in(jax.random.key(FITTING_SEED), i)
         index = jax.random.randint(key, (), 0, task.size, jnp.int32) if task.size else i
-        return task.example(key, index)
+        return training.example(key, index)
 
     with jax.enable_x64(False):
         draw_all = jax.jit(lambda i: jax.lax.map(draw, i, batch_size=DRAW_BATCH_SIZE))
@@ -56,9 +62,8 @@ def best_by(groups: Callable[[Batch], tuple], fit: Batch, test: Batch) -> float:
         fit: the fitting examples.
         test: the scored examples.
     """
-    return float(
-        np.mean(_predicted_answers(groups, fit, test) == _scored_values(test, test.targets))
-    )
+    is_right = _predicted_answers(groups, fit, test) == _scored_values(test, test.targets)
+    return _weighted_mean(is_right, test)
 
 
 def best_constant(fit: Batch, test: Batch) -> float:
@@ -70,8 +75,9 @@ def unigram_loss(fit: Batch, test: Batch) -> float:
     """Returns the loss of predicting each answer with its frequency, in nats per scored token."""
     fit_answers, test_answers = _scored_values(fit, fit.targets), _scored_values(test, test.targets)
     # Adding 1/2 to each count gives tokens without fitting examples a finite loss.
-    counts_V = 0.5 + np.bincount(fit_answers, minlength=test_answers.max() + 1)
-    return float(0 - np.log(counts_V[test_answers] / counts_V.sum()).mean())  # never -0
+    counts_V = 0.5 + _counts(fit_answers, fit, n=test_answers.max() + 1)
+    nats = np.log(counts_V[test_answers] / counts_V.sum())
+    return 0 - _weighted_mean(nats, test)  # never -0
 
 
 def _predicted_answers(groups: Callable[[Batch], tuple], fit: Batch, test: Batch) -> np.ndarray:
@@ -89,7 +95,7 @@ def _predicted_answers(groups: Callable[[Batch], tuple], fit: Batch, test: Batch
         n_groups *= base
     targets = _scored_values(fit, fit.targets)
     n_answers = int(targets.max()) + 1
-    counts = np.bincount(fit_group * n_answers + targets, minlength=n_groups * n_answers)
+    counts = _counts(fit_group * n_answers + targets, fit, n=n_groups * n_answers)
     counts_GxV = counts.reshape(n_groups, n_answers)
     has_examples_G = counts_GxV.sum(1) > 0
     best_G = np.where(has_examples_G, counts_GxV.argmax(1), counts_GxV.sum(0).argmax())
@@ -102,6 +108,27 @@ def _scored_values(batch: Batch, values) -> np.ndarray:
     return np.asarray(values)[np.asarray(batch.weights) > 0]
 
 
+def _relative_weights(batch: Batch) -> np.ndarray:
+    """The weights of the scored positions, whose mean is 1.
+
+    So a count of examples keeps its size if all weights are multiplied by a number, and a
+    pseudo-count its share.
+    """
+    weights = _scored_values(batch, batch.weights).astype(np.float64)
+    return weights / weights.mean()
+
+
+def _counts(values: np.ndarray, batch: Batch, n: int) -> np.ndarray:
+    """How often each of 0 to n - 1 (or the largest) occurs at scored positions, by weight."""
+    return np.bincount(values, _relative_weights(batch), minlength=n)
+
+
+def _weighted_mean(values: np.ndarray, batch: Batch) -> float:
+    """The mean over scored positions as a network's scores have it, by weight."""
+    weights = _relative_weights(batch)
+    return float((values * weights).sum() / weights.sum())
+
+
 class Bigram:
     """Predicts an answer from the input token at its position, by counts of both.
 
@@ -112,10 +139,11 @@ class Bigram:
         self.n_answers = n_answers
         tokens, answers = _scored_values(fit, fit.inputs), _scored_values(fit, fit.targets)
         # One pseudo-count for each token, spread as the answers are, so that no loss is infinite.
-        self.unigram_V = 0.5 + np.bincount(answers, minlength=n_answers)
+        self.unigram_V = 0.5 + _counts(answers, fit, n=n_answers)
         self.unigram_V /= self.unigram_V.sum()
-        self.of_token = np.bincount(tokens, minlength=int(tokens.max()) + 1)
-        self.pairs, self.counts = np.unique(self._pairs(tokens, answers), return_counts=True)
+        self.of_token = _counts(tokens, fit, n=int(tokens.max()) + 1)
+        self.pairs, pair = np.unique(self._pairs(tokens, answers), return_inverse=True)
+        self.counts = _counts(pair, fit, n=len(self.pairs))
 
     def _pairs(self, tokens: np.ndarray, answers: np.ndarray) -> np.ndarray:
         return tokens.astype(np.int64) * self.n_answers + answers
@@ -129,7 +157,7 @@ class Bigram:
         known = np.minimum(tokens, len(self.of_token) - 1)
         totals = np.where(tokens < len(self.of_token), self.of_token[known], 0)
         p = (counts + self.unigram_V[answers]) / (totals + 1)
-        return float(-np.log(p).mean())
+        return -_weighted_mean(np.log(p), test)
 
     def accuracy(self, test: Batch) -> float:
         """The accuracy of the most frequent answer after each token."""
@@ -138,4 +166,5 @@ class Bigram:
         best = np.full(int(tokens.max()) + 2, self.unigram_V.argmax())  # the last: an unseen token
         best[tokens] = self.pairs[order][first] % self.n_answers
         test_tokens = np.minimum(_scored_values(test, test.inputs), len(best) - 1)
-        return float((best[test_tokens] == _scored_values(test, test.targets)).mean())
+        is_right = best[test_tokens] == _scored_values(test, test.targets)
+        return _weighted_mean(is_right, test)

@@ -13,6 +13,7 @@ from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.core.variants import FIXED_POSITIONS, VARIANTS, variant_named
 from jaxformer.models.model import check_model
+from jaxformer.models.origin import origin
 from jaxformer.tasks.task import Task
 from jaxformer.training.callbacks import Callback
 from jaxformer.training.population import Population, population, population_of_seeds
@@ -73,6 +74,17 @@ def check_mixer(rules: Any, model: Any) -> None:
         raise UserError(
             f"the variant {rules!r} has mixer={wanted!r}, the model has mixer={mixer!r}: make it "
             f"with decoder(.., mixer={wanted!r}{learned}), or give rules instead of the name."
+        )
+
+
+def check_weights_are_drawn(model: Any) -> None:
+    """Raises UserError if the model was loaded: training would start from other weights."""
+    if source := origin(model):
+        raise UserError(
+            f"the model was loaded from {source}, and train would draw its weights anew. To start "
+            "from the loaded weights, give from_params(model, params) of "
+            "jaxformer.models.pretrained_init instead of the model; for new weights, build the "
+            "model yourself."
         )
 
 

@@ -9,7 +9,7 @@ without interruption.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -27,7 +27,8 @@ from jaxformer.io.checkpoint_writer import (
 )
 from jaxformer.io.run_folder import Workdir
 from jaxformer.models.model import current_arrays
-from jaxformer.runtime.processes import barrier
+from jaxformer.models.own_model import initial_identity, is_users_code
+from jaxformer.runtime.processes import barrier, on_host
 from jaxformer.runtime.progress import Interrupt, Progress, Stopwatch
 from jaxformer.tasks import heldout
 from jaxformer.tasks.example_checks import check_answers_are_hidden
@@ -103,10 +104,16 @@ def train_phases(
         folder = workdir / "ckpt" if workdir.path else None
         checkpoints = stack.enter_context(Checkpoints(folder)) if folder else None
         interrupt = stack.enter_context(Interrupt())
-        state, stopwatch = setup.create(), Stopwatch()
+        state = setup.create()
+        drawn = drawn.identified_by(_initial_identity(setup, state))
+        _check_same_code(workdir, drawn)
+        stopwatch = Stopwatch()
         saved = checkpoints and checkpoints.restore(
-            check_note=lambda note: workdir.rows_difference(note.get("rows"))
+            check_note=lambda note: (
+                _foreign(workdir, drawn, note) or workdir.rows_difference(note.get("rows"))
+            )
         )
+        _note_code(workdir, drawn, is_resumed=saved is not None)
         if saved is not None:
             setup, state = _restored(saved, phases, folder)
             stopwatch.before = saved.note["seconds"]
@@ -152,26 +159,60 @@ def train_phases(
 
 
 def _check_same_code(workdir: Workdir, drawn: Drawn) -> None:
-    """Refuses the folder of a run whose task did something else; a new folder notes what it does.
+    """Refuses the folder of a run whose task or model did something else.
 
     The config names the class of a task and its fields, and both stay the same when its code, or a
     function that it calls, is edited.
     """
+    before = workdir.read("config.json").get("identity")
+    if before and (why := identity.difference(before, drawn.identity)):
+        raise UserError(
+            f"the workdir {workdir.path} has a run of another task or model ({why}): its code "
+            "was edited. Take the edit back, or give another workdir."
+        )
+
+
+def _initial_identity(setup: Setup, state: TrainState) -> dict[str, float]:
+    """The identity of the initial parameters of the first member."""
+    if not is_users_code(setup.model):  # then nothing is copied to the host
+        return {}
+    population = Partition.merge(state.trainable, state.frozen)
+    params = jax.tree.map(lambda leaf: on_host(leaf)[0], population)
+    return initial_identity(setup.model, params)
+
+
+def _note_code(workdir: Workdir, drawn: Drawn, is_resumed: bool) -> None:
+    """Notes what the task and the model do, unless the folder says so.
+
+    A run of an older version has noted less, or nothing. That is said once.
+    """
     stored = workdir.read("config.json")
-    if before := stored.get("identity"):
-        if why := identity.difference(before, drawn.identity):
-            raise UserError(
-                f"the workdir {workdir.path} has a run of another task or model ({why}): its code "
-                "was edited. Take the edit back, or give another workdir."
-            )
+    before = stored.get("identity", {})
+    missing = identity.not_compared(before, drawn.identity)
+    if before and not missing:
         return
-    if workdir.path and (workdir / "ckpt").exists():
+    if is_resumed:
+        what = "its task did"
+        if before:
+            names = {
+                "initial": "initial parameters",
+                "training": "training examples",
+                "weighted": "weighted baselines",
+            }
+            what = " and ".join(sorted(names.get(kind, kind) for kind in missing)) + " it had"
         print(
-            f"warning: {workdir.path} does not say what its task did, because an older version "
-            "wrote it: an edit of the task would not be noticed.",
+            f"warning: {workdir.path} does not say what {what}, because an older version wrote it: "
+            "an edit since then would not be noticed.",
             file=sys.stderr,
         )
-    workdir.write("config.json", {**stored, "identity": drawn.identity})
+    now = identity.merged(before, drawn.identity)
+    workdir.write("config.json", {**stored, "identity": now})
+
+
+def _foreign(workdir: Workdir, drawn: Drawn, note: Mapping[str, Any]) -> str:
+    """Why a checkpoint is not one of this run, or ""; an older version did not note its run."""
+    is_known = note.get("run") in (None, workdir.run_hash(drawn.identity["examples"]))
+    return "" if is_known else "it is a checkpoint of another run"
 
 
 def _restored(saved: Any, phases: Sequence[Phase], folder: Any) -> tuple[Setup, TrainState]:

@@ -54,6 +54,7 @@ class Session(Callback):
     def __post_init__(self):
         self.evaluate = self.setup.evaluation()
         self.heldout = self.drawn.sets
+        self.run_hash = self.workdir.run_hash(self.drawn.identity["examples"])
         self.validations = [row for row in self.workdir.rows() if "validation" in row]
         self.unwritten: list[dict[str, np.ndarray]] = []  # metrics of the steps since the last row
         self.saved_at = time.monotonic()
@@ -135,6 +136,7 @@ class Session(Callback):
                 "rules": self.setup.partition.rules,
                 "seconds": self.stopwatch.seconds(),
                 "rows": self.workdir.rows_fingerprint(),
+                "run": self.run_hash,
             }
             self.checkpoints.save(step, state, metadata)
             self.saved_at = time.monotonic()

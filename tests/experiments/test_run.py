@@ -213,6 +213,19 @@ def test_compare_in_python_gives_numbers_and_refuses_another_task(finished, tmp_
         jaxformer.compare(finished)
 
 
+def test_compare_refuses_runs_with_other_held_out_examples(finished, tmp_path):
+    other = Workdir(shutil.copytree(finished, tmp_path / "other"))
+    stored = other.read("config.json")
+    stored["identity"]["examples"] = "0123456789abcdef"
+    other.write("config.json", stored)
+    with pytest.raises(UserError, match="run and other have different held-out examples") as error:
+        jaxformer.compare(finished, other.path)
+    assert "\n" not in str(error.value)
+    del stored["identity"]  # of an older version, which noted none
+    other.write("config.json", stored)
+    assert jaxformer.compare(finished, other.path).settings == {}
+
+
 def test_a_misspelt_run_folder_is_named(finished):
     with pytest.raises(UserError, match=f"Did you mean '{finished.name}'"):
         jaxformer.open(finished.parent / f"{finished.name}x")

@@ -201,3 +201,23 @@ def test_a_module_that_does_not_fit_gets_a_one_line_error(module, message):
         params = model.init(jax.random.key(0), tokens)
         model.apply(params, tokens)
     assert "\n" not in str(error.value)
+
+
+def test_an_equinox_module_is_a_one_line_error_that_says_what_to_do():
+    equinox = pytest.importorskip("equinox")
+
+    class Bag(equinox.Module):
+        embedding: jax.Array
+
+        def __call__(self, tokens, positions=None):
+            return self.embedding[tokens]
+
+    bag = Bag(jnp.zeros((16, 16)))
+    for call in (
+        lambda: wrap(bag, **SIZES),
+        lambda: jaxformer.train(TASK, bag, steps=1, progress=False),
+    ):
+        with pytest.raises(UserError) as error:
+            call()
+        assert "Bag is an Equinox module, and jaxformer takes those of Flax" in str(error.value)
+        assert "\n" not in str(error.value)

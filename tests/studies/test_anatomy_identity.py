@@ -1,5 +1,8 @@
 """A report belongs to what its task does and to how its run was trained."""
 
+import dataclasses
+
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import ml_collections
@@ -12,18 +15,76 @@ from jaxformer.core import optim
 from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DataSettings
 from jaxformer.models.decoder import decoder
-from jaxformer.studies.anatomy import sources, subject
+from jaxformer.studies.anatomy import retraining, sources, subject
 from jaxformer.tasks.retrieval import Retrieval
+from jaxformer.tasks.task import TRAIN
 
 SIZES = dict(width=8, layers=1, heads=2, mlp_width=8)
-SHIFT = 0  # a constant of the user's module
+SHIFT = 0  # constants of the user's module
+SHOWN = 32  # training shows the tokens below it
+SCALE = 1.0  # of the initial values of a small parameter
 
 
+@dataclasses.dataclass(frozen=True)
 class Shifted(Retrieval):
+    is_training: bool = False
+
+    def part(self, stream):
+        return dataclasses.replace(self, is_training=stream == TRAIN)
+
     def example(self, key, index):
         batch = super().example(key, index)
         targets = jnp.where(batch.weights > 0, (batch.targets + SHIFT) % 32, batch.targets)
+        if self.is_training:
+            targets = targets % SHOWN
         return batch._replace(targets=targets)
+
+
+class Net(nn.Module):
+    @nn.compact
+    def __call__(self, tokens):
+        x = nn.Embed(32, 8, name="embed")(tokens)
+        return nn.Dense(32, name="unembed", bias_init=bias_init)(x)
+
+
+def bias_init(key, shape, dtype):
+    return jnp.full(shape, 0.01 * SCALE, dtype)
+
+
+def of_own_code(**settings):
+    task = Shifted(max_pairs=3, vocab=32)
+    model = jaxformer.wrap(Net(), vocab_size=32, length=task.length)
+    return subject.of_task(task, model, steps=4, **settings)
+
+
+@pytest.mark.parametrize("constant, value", [("SHOWN", 8), ("SCALE", 2.0)])
+def test_members_of_other_training_data_or_initial_values_are_not_reused(
+    monkeypatch, tmp_path, constant, value
+):
+    before = of_own_code()
+    folder = retraining.members_folder(tmp_path, before)
+    folder.mkdir()
+    monkeypatch.setitem(globals(), constant, value)
+    edited = of_own_code()
+    assert edited.hash != before.hash and edited.older_hash == before.older_hash
+    assert retraining.members_folder(tmp_path, edited) != folder and folder.is_dir()
+
+
+def test_the_members_of_an_older_version_are_found_and_said_to_be_unproven_once(tmp_path, capsys):
+    what = of_own_code()
+    older = tmp_path / f"members-{what.older_hash[:12]}"
+    older.mkdir()
+    (older / "member.json").write_text("{}")
+    folder = retraining.members_folder(tmp_path, what)
+    assert "an older version wrote it" in capsys.readouterr().err
+    assert (folder / "member.json").exists() and not older.exists()
+    assert retraining.members_folder(tmp_path, what) == folder
+    assert not capsys.readouterr().err
+
+
+def test_the_members_of_our_networks_on_our_tasks_keep_their_folder():
+    what = subject.of_task(Retrieval(max_pairs=3, vocab=32), steps=4, **SIZES)
+    assert what.hash == what.older_hash
 
 
 def test_members_of_an_edited_task_are_not_reused(monkeypatch):

@@ -175,7 +175,8 @@ def test_a_removed_mlp_without_an_output_kernel_is_zero_as_a_whole():
     ]
 
     def folder(shapes):
-        subject = SimpleNamespace(hash="0" * 12, network=SimpleNamespace(shapes=shapes))
+        zeros = dict(hash="0" * 12, older_hash="0" * 12)
+        subject = SimpleNamespace(**zeros, network=SimpleNamespace(shapes=shapes))
         return retraining.members_folder(Path("runs"), subject).name
 
     ours = {"block_0": params["block_0"]}

@@ -295,6 +295,40 @@ def test_rows_that_a_tokenizer_filled_up_are_those_without_padding(targets):
         from_dataset(padded, targets=targets)
 
 
+@pytest.mark.parametrize("targets", [None, "label", "labels"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_rows_that_are_padded_already_are_those_without_padding(targets, side):
+    """Without a mask, a run of the pad token at an end is padding; within a text it is a token."""
+
+    def filled(values, pad, n=6):
+        padding = [pad] * (n - len(values))
+        return [*padding, *values] if side == "left" else [*values, *padding]
+
+    short = [
+        {
+            "input_ids": [5 + i % 9, 0, 2, 3, 4][: 3 + i % 3],
+            "label": i % 4,
+            "labels": [1, 2, 3, 1, 2][: 3 + i % 3],
+        }
+        for i in range(90)
+    ]
+    padded = [
+        {**row, "input_ids": filled(row["input_ids"], 0), "labels": filled(row["labels"], -100)}
+        for row in short
+    ]
+    task = from_dataset(padded, targets=targets, pad=0)
+    assert task == from_dataset(short, targets=targets, pad=0)
+    if targets == "label":  # after the last token of the text, which is not 0
+        batch = rows_of(task, TRAIN)
+        np.testing.assert_array_equal(batch.weights.argmax(1), (batch.inputs != 0).sum(1))
+
+
+def test_a_row_of_padding_alone_is_no_error():
+    rows = [{"input_ids": [i % 7 + 1, 2] * (i > 0) or [0, 0]} for i in range(90)]
+    task = from_dataset(rows, targets=None, pad=0)
+    assert sum(task.examples) == 90 and task.tokens == 2
+
+
 @pytest.mark.parametrize(
     "dataset, options, message",
     [

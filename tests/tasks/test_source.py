@@ -5,14 +5,39 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from jaxformer.core.errors import UserError
+from jaxformer.core.settings import DataSettings
+from jaxformer.tasks import trivial
 from jaxformer.tasks.arithmetic import ModularAddition
 from jaxformer.tasks.hashes import fingerprints, shuffled, unit
 from jaxformer.tasks.memorize import Memorize
 from jaxformer.tasks.retrieval import Retrieval
-from jaxformer.tasks.source import Source
+from jaxformer.tasks.source import Source, make_source
+from jaxformer.tasks.task import TEST, TRAIN, VALIDATION, Batch, OneAnswer
+
+TOPS = {TRAIN: 3, VALIDATION: 7, TEST: 11}  # the largest number that each part shows
+
+
+@dataclasses.dataclass(frozen=True)
+class Largest(OneAnswer):
+    """The largest of four numbers, which are smaller in training than in the held-out sets."""
+
+    top: int = 9
+    vocab_size = 12
+    length = 5
+
+    def part(self, stream):
+        return dataclasses.replace(self, top=TOPS[stream])
+
+    def example(self, key, index):
+        numbers = jax.random.randint(key, (4,), 1, self.top + 1, jnp.int32)
+        answer = jnp.full(5, numbers.max())
+        return Batch(jnp.append(numbers, 0), answer, (jnp.arange(5) == 4) * 1.0)
+
 
 # So few different sequences that collisions with the held-out sets are common.
 CROWDED = Retrieval(max_pairs=2, vocab=8)
@@ -136,3 +161,57 @@ def test_the_number_of_a_fingerprint_is_below_one():
     """The largest 32-bit words round up to 2^32 in float32, and this fingerprint has one."""
     numbers = np.asarray(unit(jnp.array([2498111178, 0, 1], jnp.uint32)))
     assert 0.9999999 < numbers[0] < 1
+
+
+@pytest.mark.parametrize(
+    "settings", [dict(), dict(train_size=40), dict(split="hash")], ids=["stream", "finite", "hash"]
+)
+def test_training_draws_from_the_training_part_only(settings):
+    sizes = DataSettings(test_size=40, validation_size=40, **settings)
+    source = make_source(Largest(), sizes, 200)
+    heldout = source.heldout()
+    assert heldout.test.inputs.max() == 11 and heldout.validation.inputs.max() == 7
+    train = jax.jit(source.batch_at)(jax.random.key(1), 5, heldout.fingerprints)
+    assert train.inputs.max() == 3
+
+
+def test_trivial_predictors_learn_from_the_training_part_only():
+    assert trivial.fitting_examples(Largest()).inputs.max() == 3
+
+
+class AnyLarge(Largest):
+    """A task whose parts are tasks of another class."""
+
+    def part(self, stream):
+        return Largest(TOPS[stream])
+
+
+def test_a_part_may_be_a_task_of_another_class():
+    source = make_source(AnyLarge(), DataSettings(test_size=40, validation_size=40), 200)
+    train = jax.jit(source.batch_at)(jax.random.key(1), 5, source.heldout().fingerprints)
+    assert train.inputs.max() == 3
+
+
+class NoPart(Largest):
+    def part(self, stream):
+        return None
+
+
+class DividedTable(ModularAddition):
+    """A table with parts of its own, which its source would not use."""
+
+    def part(self, stream):
+        return DividedTable(p=3 + stream)
+
+
+@pytest.mark.parametrize(
+    "task, message",
+    [
+        (NoPart(), "NoPart.part(TRAIN) must return a Task"),
+        (DividedTable(p=5), "test_size and validation_size divide the table"),
+    ],
+)
+def test_a_part_that_cannot_be_used_is_a_one_line_error(task, message):
+    with pytest.raises(UserError) as error:
+        make_source(task, DataSettings(test_size=4, validation_size=4), 4)
+    assert message in str(error.value) and "\n" not in str(error.value)

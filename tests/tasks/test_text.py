@@ -9,6 +9,7 @@ import pytest
 
 from jaxformer.core.errors import UserError
 from jaxformer.data.characters import characters
+from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import TEST, TRAIN, VALIDATION, Source
 from jaxformer.tasks.text import CausalText, MaskedText, posterior, transitions
 
@@ -54,6 +55,12 @@ def test_a_walk_has_the_frequencies_of_the_chain():
     p = transitions(chain)[chain.symbols.index("t"), chain.symbols.index("h")]
     share = (after_t == chain.symbols.index("h")).mean()
     assert abs(share - p) < 4 * (p * (1 - p) / len(after_t)) ** 0.5
+
+
+def test_training_draws_from_the_task_itself_unless_it_says_another_part():
+    """So every record of these tasks keeps its bits: `Source` trains on `part(TRAIN)`."""
+    for task in (CausalText(window=5), MaskedText(window=5), Retrieval(max_pairs=2, vocab=8)):
+        assert task.part(TRAIN) == task
 
 
 def test_windows_of_a_file_stay_in_their_part(file):

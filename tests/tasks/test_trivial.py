@@ -41,6 +41,84 @@ def test_a_predictor_answers_by_group_and_a_new_group_gets_the_commonest_answer(
     assert trivial.best_constant(FIT, TEST) == pytest.approx(2 / 3)
 
 
+def weighted_batch(seed, n):
+    """Answers that follow the token where it counts 1, and are 0 where it counts .01."""
+    rng = np.random.default_rng(seed)
+    inputs = rng.integers(0, 10, (n, 4))
+    is_hard = inputs >= 8
+    targets = np.where(is_hard, (inputs + rng.integers(0, 2, inputs.shape)) % 10, 0)
+    weights = np.where(is_hard, 1.0, np.where(inputs == 0, 0.0, 0.01)).astype(np.float32)
+    return Batch(inputs, targets, weights)
+
+
+def scored_triples(batch):
+    """Yields (token, answer, weight) of each scored position."""
+    for token, answer, weight in zip(*(x.ravel() for x in map(np.asarray, batch)), strict=True):
+        if weight > 0:
+            yield int(token), int(answer), float(weight)
+
+
+def counts_by_hand(fit):
+    """The weighted counts of answers and of (token, answer), for a mean weight of 1."""
+    triples = [*scored_triples(fit)]
+    mean = sum(weight for *_, weight in triples) / len(triples)
+    answers, pairs = np.zeros(10), np.zeros((10, 10))
+    for token, answer, weight in triples:
+        answers[answer] += weight / mean
+        pairs[token, answer] += weight / mean
+    return answers, pairs
+
+
+def weighted_mean_by_hand(value_of, test):
+    triples = [*scored_triples(test)]
+    total = sum(weight * value_of(token, answer) for token, answer, weight in triples)
+    return total / sum(weight for *_, weight in triples)
+
+
+def test_positions_count_by_their_weights_in_the_fit_and_in_the_score():
+    fit, test = weighted_batch(0, 400), weighted_batch(1, 200)
+    answers, pairs = counts_by_hand(fit)
+    unigram_V = (answers + 0.5) / (answers + 0.5).sum()
+    bigram_VxV = (pairs + unigram_V) / (pairs.sum(1, keepdims=True) + 1)
+    best_V = pairs.argmax(1)
+    expected = {
+        "best_constant": weighted_mean_by_hand(lambda _, a: a == answers.argmax(), test),
+        "best_after_token": weighted_mean_by_hand(lambda t, a: a == best_V[t], test),
+        "unigram_loss": weighted_mean_by_hand(lambda _, a: -np.log(unigram_V[a]), test),
+        "bigram_loss": weighted_mean_by_hand(lambda t, a: -np.log(bigram_VxV[t, a]), test),
+    }
+    bigram = trivial.Bigram(fit, 10)
+    found = {
+        "best_constant": trivial.best_constant(fit, test),
+        "best_after_token": trivial.best_by(lambda b: (b.inputs,), fit, test),
+        "unigram_loss": trivial.unigram_loss(fit, test),
+        "bigram_loss": bigram.loss(test),
+    }
+    assert found == pytest.approx(expected)
+    assert bigram.accuracy(test) == pytest.approx(expected["best_after_token"])
+    # Without weights the answer 0 would be the best constant, with four positions in five.
+    assert answers.argmax() == 9 and expected["best_constant"] < 0.6
+
+
+def test_only_the_ratio_of_weights_matters():
+    fit, test = weighted_batch(0, 400), weighted_batch(1, 200)
+    small = fit._replace(weights=fit.weights / 8)
+    assert trivial.unigram_loss(small, test) == trivial.unigram_loss(fit, test)
+    assert trivial.Bigram(small, 10).loss(test) == trivial.Bigram(fit, 10).loss(test)
+
+
+def test_weights_of_0_and_1_give_the_bits_of_plain_counts_and_means():
+    """Records have such weights."""
+    fit, test = (
+        b._replace(weights=1.0 * (b.weights > 0)) for b in map(weighted_batch, (0, 1), (400, 200))
+    )
+    answers, scored = test.targets[test.weights > 0], fit.targets[fit.weights > 0]
+    counts_V = 0.5 + np.bincount(scored, minlength=10)
+    loss = 0 - np.log(counts_V[answers] / counts_V.sum()).mean()
+    assert trivial.unigram_loss(fit, test) == loss
+    assert trivial.best_constant(fit, test) == (answers == counts_V.argmax()).mean()
+
+
 @dataclass(frozen=True)
 class Toss(Task):
     """Whether two coins show the same side; heads fall three times in four."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -195,7 +196,17 @@ def members_folder(folder: Path, subject: Subject, named: GivenParts | None = No
     # Older versions stored a removed MLP under the same name although nothing of it was zero.
     special = parts.zeroed_as_a_whole(subject.network.shapes) if named is None else dict(named)
     parts_hash = f"-{config_hash(special)[:12]}" if special or named is not None else ""
-    return folder / f"members-{subject.hash[:12]}{parts_hash}"
+    members = folder / f"members-{subject.hash[:12]}{parts_hash}"
+    older = folder / f"members-{subject.older_hash[:12]}{parts_hash}"
+    if older != members and older.is_dir() and not members.exists():
+        print(
+            f"warning: {older} does not say with which initial values and training examples its "
+            "members were trained, because an older version wrote it: an edit since then would not "
+            f"be noticed. It is {members.name} from now on.",
+            file=sys.stderr,
+        )
+        older.rename(members)
+    return members
 
 
 def stop_line(study: Study, stopped: int, is_complete: bool, folder: Path | None) -> str:

@@ -13,13 +13,14 @@ import optax
 from jaxformer import build
 from jaxformer.core import adapters, optim, paths
 from jaxformer.core.errors import UserError, check_range, check_type
-from jaxformer.core.identity import rounded
+from jaxformer.core.identity import of_older_version, rounded
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings, OptimSettings
 from jaxformer.io.run_folder import config_hash
 from jaxformer.models.decoder import Decoder, decoder
 from jaxformer.models.model import check_model
-from jaxformer.models.own_model import model_identity
+from jaxformer.models.origin import origin
+from jaxformer.models.own_model import initial_identity, is_users_code, model_identity
 from jaxformer.tasks import heldout
 from jaxformer.tasks.example_checks import check_answers_are_hidden
 from jaxformer.tasks.heldout import Drawn, default_data
@@ -27,7 +28,7 @@ from jaxformer.tasks.language import PreparedText
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import Task
 from jaxformer.training.arguments import check_fits
-from jaxformer.training.population import checked_rates
+from jaxformer.training.population import Population, checked_rates
 from jaxformer.training.shapes import shapes_of
 
 # The sizes of the decoder for a task that is given without a model, as in the README.
@@ -59,6 +60,11 @@ class Network:
         return self.model.apply({"params": params}, tokens, positions)
 
     @cached_property
+    def initial(self) -> Any:
+        """A compiled function of (members,) keys that returns the members' initial parameters."""
+        return jax.jit(jax.vmap(self.init))
+
+    @cached_property
     def shapes(self) -> Any:
         """The shapes of the parameters."""
         return shapes_of(self.model, self.task)
@@ -81,9 +87,21 @@ class Subject:
         return config_hash({**self.identity, "drawn": rounded(self.drawn.identity)})
 
     @cached_property
+    def older_hash(self) -> str:
+        """The hash of older versions, which did not read initial values and training examples."""
+        older = of_older_version(self.drawn.identity)
+        return config_hash({**self.identity, "drawn": rounded(older)})
+
+    @cached_property
     def drawn(self) -> Drawn:
         """The held-out sets with their trivial scores."""
-        return drawn_for(self.network.task, self.network.model, self.network.data)
+        network = self.network
+        drawn = drawn_for(network.task, network.model, network.data)
+        if not is_users_code(network.model):
+            return drawn
+        population = jax.device_get(network.initial(Population((0,), (1.0,)).init_keys()))
+        params = jax.tree.map(lambda x: x[0], population)
+        return drawn.identified_by(initial_identity(network.model, params))
 
     @property
     def task(self) -> Task:
@@ -131,6 +149,12 @@ def of_task(
         raise UserError(f"the model has its own sizes: leave {', '.join(sizes)} out, or the model.")
     check_model(model)
     check_fits(task, model)
+    if source := origin(model):
+        raise UserError(
+            f"the model was loaded from {source}, and an anatomy trains networks from new weights: "
+            "look into the loaded one with jaxformer.examine(model, params, prompts=task), or "
+            "build the model yourself."
+        )
     settings = OptimSettings(warmup=min(50, steps // 4))
     source = make_source(task, data, batch_size) if data else default_data(task, batch_size)[1]
     rate_factor = optim.schedule(settings.schedule, steps, settings.warmup)

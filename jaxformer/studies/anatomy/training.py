@@ -84,7 +84,7 @@ class Trainer:
         self.step = make_step(apply, network.task, self.optimizer, member_loop="map")
         self.evaluate = make_evaluate(apply, network.task, batch_size=250)
         self.run = jax.jit(self._run, donate_argnums=0)
-        self.initial = jax.jit(jax.vmap(network.init))
+        self.initial = network.initial
         self.create = jax.jit(jax.vmap(self._member_state, out_axes=AXES))
         self.heldout = heldout or jax.device_get(network.data.heldout())
 

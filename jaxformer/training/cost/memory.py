@@ -99,7 +99,8 @@ def _example_bytes(data: Source) -> int:
 
 
 def _example_shapes(data: Source) -> Batch:
-    return jax.eval_shape(lambda key: data.task.example(key, jnp.int32(0)), data.key)
+    task = data.task.part(TRAIN)
+    return jax.eval_shape(lambda key: task.example(key, jnp.int32(0)), data.key)
 
 
 def _example_shapes_on_disk(data: OnDisk) -> Batch:

@@ -1,0 +1,98 @@
+"""A model that was loaded is not trained from other weights without a word."""
+
+import flax.linen as nn
+import numpy as np
+import pytest
+
+import jaxformer
+from jaxformer.core import paths
+from jaxformer.core.errors import UserError
+from jaxformer.models.decoder import decoder
+from jaxformer.models.origin import origin
+from jaxformer.models.pretrained import tiny
+from jaxformer.models.pretrained_init import from_params
+from jaxformer.tasks.arrays import Arrays
+from tests.models import tiny_gguf
+
+SIZES = dict(width=8, layers=1, heads=2, mlp_width=8)
+ONE_STEP = dict(steps=1, batch_size=4, progress=False)
+
+
+def task_for(model):
+    """Returns a task of four random tokens that fits the model."""
+    vocab = model.spec.vocab_size
+    inputs = np.random.default_rng(0).integers(0, vocab, (40, 5))
+    return Arrays(inputs, vocab_size=vocab)
+
+
+class Net(nn.Module):
+    @nn.compact
+    def __call__(self, tokens):
+        return nn.Dense(16)(nn.Embed(16, 8)(tokens))
+
+
+NET = jaxformer.wrap(Net(), vocab_size=16, length=4)
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory):
+    """Returns a function that loads a model of the named kind."""
+    root = tmp_path_factory.mktemp("sources")
+    models = {"run": decoder(vocab_size=16, length=4, **SIZES), "own run": NET}
+
+    def load(kind):
+        folder = root / kind
+        if kind in ("toy:induction", "known:copy"):
+            return jaxformer.load(kind)
+        if kind in models:
+            model = models[kind]
+            jaxformer.train(task_for(model), model, workdir=folder, **ONE_STEP)
+            return jaxformer.load(folder, model=NET if kind == "own run" else None)
+        if kind == "gguf":
+            folder.mkdir()
+            tiny_gguf.write(folder / "model.gguf", "llama")
+            return jaxformer.load(folder / "model.gguf")
+        return jaxformer.load(tiny.save("gpt2", folder, vocab=24))
+
+    return load
+
+
+@pytest.mark.parametrize(
+    "kind", ["toy:induction", "known:copy", "folder", "gguf", "run", "own run"]
+)
+def test_training_a_loaded_model_from_new_weights_is_refused(load, kind):
+    model, params, _ = load(kind)
+    task = task_for(model)
+    copies = [model.clone()] if isinstance(model, nn.Module) else []
+    for loaded in (model, *copies):
+        with pytest.raises(UserError) as error:
+            jaxformer.train(task, loaded, **ONE_STEP)
+        message = str(error.value)
+        assert "train would draw its weights anew" in message and "\n" not in message
+        assert "from_params(model, params)" in message and kind.split()[-1] in message
+    with pytest.raises(UserError, match="anatomy trains networks from new weights"):
+        jaxformer.anatomy(task, model, steps=1, progress=False)
+    assert not origin(from_params(model, params))
+
+
+def test_the_way_out_trains_the_loaded_weights():
+    model, params, _ = jaxformer.load("toy:induction")
+    rules = (("block_0/.*", "train"), (".*", "frozen"))
+    run = jaxformer.train(task_for(model), from_params(model, params), rules, **ONE_STEP)
+    before = paths.flatten(params)
+    frozen = {path: x for path, x in paths.flatten(run.params).items() if "block_0" not in path}
+    assert frozen
+    for path, x in frozen.items():
+        np.testing.assert_array_equal(x, before[path])
+
+
+def test_a_model_of_the_user_that_was_given_to_load_stays_trainable(load):
+    model = load("own run")[0]
+    assert origin(model) and not origin(NET) and model.network is NET.network
+    jaxformer.train(task_for(NET), NET, **ONE_STEP)
+
+
+def test_a_loaded_model_equals_one_that_was_built_and_knows_its_tokenizer():
+    model, _, config = jaxformer.load("toy:induction")
+    assert model == decoder(**config["model"]) and not origin(decoder(**config["model"]))
+    assert jaxformer.text(model).encode("ab") == [0, 1]
