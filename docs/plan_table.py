@@ -12,7 +12,8 @@ import argparse
 import json
 from pathlib import Path
 
-from experiments.cli import flags, plan_targets
+from experiments.cli import flags
+from experiments.recipes import plan_targets
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import byte_size
 from jaxformer.planning.plan import Plan

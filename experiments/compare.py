@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxformer.core.errors import UserError
-from jaxformer.runtime import figure_style
+from jaxformer.report import figure_style
 from jaxformer.runtime.command_line import Parser, command
 from jaxformer.studies.compare import compare
 

@@ -26,11 +26,12 @@ from pathlib import Path
 
 from experiments.cli import flags
 from experiments.confirmation.runs import record_file, write_record
-from experiments.ladders import picture, plan, runs, table
-from experiments.ladders.ladder import Ladder
+from experiments.ladders import plan, runs, table
+from experiments.ledger.ladder import Ladder
 from experiments.papers.ladders import LADDERS
 from experiments.schedule import devices, launch
 from experiments.schedule.running import check_budget, run_all
+from experiments.site import ladder_picture as picture
 from jaxformer.core.errors import UserError, check_choice, unknown
 from jaxformer.core.text_format import counted, duration
 from jaxformer.io.atomic_files import write_atomically

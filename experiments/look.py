@@ -50,7 +50,7 @@ from jaxformer.core.text_format import number
 from jaxformer.io.atomic_files import write_json
 from jaxformer.io.run_folder import Workdir
 from jaxformer.models.pretrained import text
-from jaxformer.runtime import figure_style
+from jaxformer.report import figure_style
 from jaxformer.runtime.command_line import Parser, command, count
 
 

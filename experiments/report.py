@@ -35,7 +35,6 @@ from pathlib import Path
 import jaxformer
 from experiments.cli.flags import IS_CLONE, WORKSPACE
 from experiments.confirmation import published
-from experiments.ladders import shown
 from experiments.ledger import headline, requirement, shipped, summary, tables
 from experiments.ledger.choose import matching_items, select_rows
 from experiments.ledger.ledger import Row, ledger
@@ -53,6 +52,7 @@ from experiments.site import (
     record_index,
     results_pages,
 )
+from experiments.site import ladders_shown as shown
 from jaxformer.core.errors import UserError, one_line
 from jaxformer.core.text_format import counted
 from jaxformer.io.atomic_files import write_atomically

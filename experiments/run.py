@@ -30,12 +30,12 @@ from pathlib import Path
 from types import ModuleType
 
 from experiments import recipes
-from experiments.cli import describe, flags, plan_targets
+from experiments.cli import describe, flags
 from experiments.cli.completion import config_path
 from experiments.cli.recipe_table import RECIPES
 from experiments.ledger.record import run_name
 from experiments.ledger.write import write_record
-from experiments.recipes import finish_run
+from experiments.recipes import finish_run, plan_targets
 from jaxformer import build
 from jaxformer.core.errors import UserError
 from jaxformer.io.run_folder import Workdir, config_hash, open_workdir

@@ -42,7 +42,7 @@ from experiments.ledger.ledger import ledger
 from experiments.ledger.record import Record
 from experiments.papers import PAPERS, plots
 from experiments.schedule import planning
-from jaxformer.runtime import figure_style
+from jaxformer.report import figure_style
 from tests import pictures
 
 jax.config.update("jax_numpy_rank_promotion", "raise")

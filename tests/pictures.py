@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer.runtime import figure_style
+from jaxformer.report import figure_style
 
 STEPS = 20  # points that are looked at between two of a curve
 MAPS = {

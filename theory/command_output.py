@@ -9,8 +9,8 @@ import numpy as np
 
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import write_atomically
-from jaxformer.runtime import figure_style
-from jaxformer.runtime.figure_style import COLOURS, COLUMN, ENDINGS, PAGE
+from jaxformer.report import figure_style
+from jaxformer.report.figure_style import COLOURS, COLUMN, ENDINGS, PAGE
 
 __all__ = ["COLUMN", "ENDINGS", "PAGE"]
 

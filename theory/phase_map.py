@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer.runtime import figure_style
+from jaxformer.report import figure_style
 from jaxformer.runtime.command_line import Parser, command
 from theory import rem
 from theory.checks import check_count, check_range

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from jaxformer.core.errors import UserError
-from jaxformer.runtime import figure_style
+from jaxformer.report import figure_style
 from jaxformer.runtime.command_line import Parser, command
 from theory.checks import check_count, check_range
 from theory.command_output import (

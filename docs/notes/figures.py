@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.runtime import figure_style
-from jaxformer.runtime.figure_style import COLOURS
+from jaxformer.report import figure_style
+from jaxformer.report.figure_style import COLOURS
 from theory import covariance_sde, rem
 from theory.one_step import Setting, attention_logits
 

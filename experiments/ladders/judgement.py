@@ -7,7 +7,7 @@ if the task was not solved there. With fewer than three sizes there is no trend.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from experiments.ladders.ladder import LEAST_RUNGS, Ladder, Rung
+from experiments.ledger.ladder import LEAST_RUNGS, Ladder, Rung
 from experiments.ledger.record import Record
 from experiments.ledger.record_numbers import read_side
 from experiments.ledger.rules import NOT_RUN, OPEN, Side, of

@@ -16,10 +16,11 @@ from experiments.cli import flags
 from experiments.cli.recipe_table import RECIPES
 from experiments.confirmation.judging_code import code_digest, is_unchanged
 from experiments.confirmation.plan import PlannedConfig, digest_without_seeds
-from experiments.ladders import judgement, rule
-from experiments.ladders.ladder import Ladder, Rung
+from experiments.ladders import judgement
+from experiments.ledger import ladder_rule as rule
 from experiments.ledger import record_numbers
 from experiments.ledger.item import Cell
+from experiments.ledger.ladder import Ladder, Rung
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import dumps, json_value, write_atomically
 from jaxformer.io.run_folder import config_hash

@@ -6,8 +6,8 @@ from pathlib import Path
 from experiments.confirmation.runs import job_of, read_record, record_file
 from experiments.ladders import judgement
 from experiments.ladders.judgement import Judged, Measured
-from experiments.ladders.ladder import Ladder, card_seconds
 from experiments.ladders.plan import LadderPlan
+from experiments.ledger.ladder import Ladder, card_seconds
 from experiments.ledger.record import Record
 from experiments.ledger.rules import NOT_RUN
 from experiments.schedule.jobs import Job

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import floor, log10
 
 from experiments.ladders.judgement import Judged, Measured, line
-from experiments.ladders.ladder import card_seconds
+from experiments.ledger.ladder import card_seconds
 from experiments.ledger.rules import NOT_RUN
 from jaxformer.core.text_format import duration
 from jaxformer.stats.trend import Estimate

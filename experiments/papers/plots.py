@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer.runtime import figure_style
-from jaxformer.runtime.figure_style import (
+from jaxformer.report import figure_style
+from jaxformer.report.figure_style import (
     COLOURS,
     COLUMN,
     ENDINGS,

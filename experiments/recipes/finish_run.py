@@ -11,7 +11,7 @@ from experiments.papers import plots
 from jaxformer.core.errors import UserError, one_line
 from jaxformer.io import npz_store
 from jaxformer.io.run_folder import Workdir
-from jaxformer.runtime import figure_style
+from jaxformer.report import figure_style
 from jaxformer.runtime.processes import barrier, is_writer
 from jaxformer.training import curves
 from jaxformer.training.result import Result

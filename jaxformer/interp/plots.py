@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxformer.core.errors import UserError
-from jaxformer.runtime import figure_style
+from jaxformer.report import figure_style
 
 SEQUENTIAL, DIVERGING = "Blues", figure_style.DIVERGING_MAP
 MIN_HEIGHT = 1.5  # inches, so that labels fit beside few rows

@@ -11,17 +11,11 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-import flax.linen as nn
 import jax
 
-from jaxformer.core.errors import is_users
+from jaxformer.models.own_model import is_frozen_value
 
 KEPT = 64  # programs; further ones replace those that were not used for the longest time
-
-
-def is_frozen(model: Any) -> bool:
-    """Whether equal models compute the same: Linen modules of this package are frozen values."""
-    return isinstance(model, nn.Module) and not is_users(model)
 
 
 def compiled(function: Callable[..., Any], model: Any, *static: Any) -> Callable[..., Any]:
@@ -33,7 +27,7 @@ def compiled(function: Callable[..., Any], model: Any, *static: Any) -> Callable
         static: hashable values that the program depends on, such as addresses. No function of a
             user belongs here.
     """
-    if is_frozen(model):
+    if is_frozen_value(model):
         return _kept(function, model, *static)
     return jax.jit(partial(function, model, *static))
 
@@ -45,7 +39,7 @@ def _kept(function: Callable[..., Any], *static: Any) -> Callable[..., Any]:
 
 def computed(function: Callable[..., Any], model: Any, *static: Any) -> Any:
     """Returns `function(model, *static)`, such as shapes, which is computed once if it may be."""
-    if is_frozen(model):
+    if is_frozen_value(model):
         return _known(function, model, *static)
     return function(model, *static)
 

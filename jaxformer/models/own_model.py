@@ -7,6 +7,7 @@ identity too (`initial_identity`), since an edit of an initializer changes nothi
 
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +20,11 @@ from jaxformer.models.pretrained_init import FromParams
 from jaxformer.models.wrap import Wrapped
 
 TOLERANCE = 1e-5  # of the largest logit; a masked token moves earlier logits by rounding at most
+
+
+def is_frozen_value(model: Any) -> bool:
+    """Whether equal models compute the same: Linen modules of this package are frozen values."""
+    return isinstance(model, nn.Module) and not is_users(model)
 
 
 def model_identity(model: Model, inputs: Any) -> dict[str, float]:

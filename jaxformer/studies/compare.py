@@ -15,8 +15,8 @@ from jaxformer.core.text_format import number, with_error
 from jaxformer.io.atomic_files import json_value
 from jaxformer.io.run_folder import flatten_config
 from jaxformer.loading import open_run
+from jaxformer.report import figure_style
 from jaxformer.report.tables import shown_metrics
-from jaxformer.runtime import figure_style
 from jaxformer.stats.differences import Difference, difference_on_shared_seeds
 from jaxformer.stats.members import record_number
 from jaxformer.training import curves

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer.runtime import figure_style
-from jaxformer.runtime.figure_style import COLOURS
+from jaxformer.report import figure_style
+from jaxformer.report.figure_style import COLOURS
 
 Rows = Sequence[Mapping[str, Any]]
 

@@ -15,8 +15,8 @@ from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import number, with_error
 from jaxformer.io.run_folder import Workdir
 from jaxformer.models.model import Params
+from jaxformer.report import figure_style
 from jaxformer.report.html import table
-from jaxformer.runtime import figure_style
 from jaxformer.training import curves
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained

@@ -79,7 +79,7 @@ def test_verdicts_without_a_confirmation_lose_their_note():
     assert "new seeds" not in markdown.VERDICT.sub("", made) and "new seeds" not in made
 
 
-def said_and_known(rows, fresh):
+def said_and_known(rows, fresh, with_ladders=True):
     """Returns (its sentences, the records of the linked rows, these rows) for each finding."""
     for finding in CARDS.split("\n### ")[1:] + FINDINGS.split("\n### ")[1:]:
         places = {(paper, anchor) for _, _, paper, anchor, *_ in markdown.VERDICT.findall(finding)}
@@ -91,7 +91,7 @@ def said_and_known(rows, fresh):
             for row in about
             for record in fresh.get((row.paper.key, row.item.name), {}).values()
         ]
-        records += ladder_records(finding)
+        records += ladder_records(finding) if with_ladders else []
         text = re.sub(r"!?\[[^\]]*\]\([^)]*\)|`[^`]*`", "", finding)
         yield text, records, about
 
@@ -148,6 +148,6 @@ def test_the_numbers_of_a_finding_are_those_of_its_rows(real_rows, fresh_records
 
 
 def test_a_number_of_an_older_run_is_found_out(real_rows, fresh_records):
-    for text, *known in said_and_known(real_rows, fresh_records):
-        for older in (".504 ± .018", "62.3 ± 3.7 %", "61.7 %", "7.41"):
+    for text, *known in said_and_known(real_rows, fresh_records, with_ladders=False):
+        for older in (".504 ± .018", "62 ± 3 %", "61.7 %", "7.41"):
             assert lost(older, *known), f"{older} would pass for one of {text[:30]}"

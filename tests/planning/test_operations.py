@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 import jaxformer
-from experiments.cli.plan_targets import print_plans
+from experiments.recipes.plan_targets import print_plans
 from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DeviceSettings
 from jaxformer.models.decoder import decoder

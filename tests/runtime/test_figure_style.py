@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxformer.core.errors import UserError
-from jaxformer.runtime import figure_style
+from jaxformer.report import figure_style
 from tests import pictures
 
 X = np.linspace(0, 1, 9)

@@ -112,7 +112,7 @@ def test_nothing_is_said_if_the_other_network_did_not_solve_the_task():
 
 
 def test_a_winner_needs_no_tuning():
-    """With one rate and no longer run it wins all the same."""
+    """One rate and no longer run are enough for it."""
     winner = training(0.98, 0.99, 0.98, 0.99, 0.98, rates=(3e-3,))
     loser = training(*LOW)
     assert compare(winner, loser).word == "as good"

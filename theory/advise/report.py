@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer.runtime import figure_style
+from jaxformer.report import figure_style
 from jaxformer.training.ranges import outside
 from theory.command_output import BLUE, ORANGE, PAGE, RED, new_figure, save_figure
 

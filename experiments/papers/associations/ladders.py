@@ -1,8 +1,8 @@
 """Ladders of the associations paper: noisy recall over three sizes, LASER over the rank."""
 
-from experiments.ladders.ladder import Ladder, Rung, over
-from experiments.ladders.rule import Trend
 from experiments.ledger.item import Cell
+from experiments.ledger.ladder import Ladder, Rung, over
+from experiments.ledger.ladder_rule import Trend
 from experiments.ledger.rules import Side, of
 
 RECALL = Cell("configs/associations/recall.py:protocol=plateau,scale=small")

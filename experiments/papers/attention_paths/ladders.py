@@ -1,8 +1,8 @@
 """Ladders of the attention-paths paper: finite width against its limit over N, one-shot images."""
 
-from experiments.ladders.ladder import Ladder, over
-from experiments.ladders.rule import Trend
 from experiments.ledger.item import Cell
+from experiments.ledger.ladder import Ladder, over
+from experiments.ledger.ladder_rule import Trend
 from experiments.ledger.rules import Side, of
 
 WIDTHS = (25, 50, 100, 200, 400, 800)

@@ -6,9 +6,9 @@ seeds had been looked at, in the ledger, before the rule was written.
 
 from collections.abc import Mapping
 
-from experiments.ladders.ladder import Ladder, Rung, over
-from experiments.ladders.rule import Trend
 from experiments.ledger.item import Cell
+from experiments.ledger.ladder import Ladder, Rung, over
+from experiments.ledger.ladder_rule import Trend
 from experiments.ledger.rules import Side, gap, of, trivial
 
 SHARE, SHARE_GAP = (0.0, 1.0), (-1.0, 1.0)  # limits of an accuracy and of a difference of two

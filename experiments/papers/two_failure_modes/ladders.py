@@ -1,8 +1,8 @@
 """Ladders of "Two failure modes": regimes over depth, the critical alpha over length."""
 
-from experiments.ladders.ladder import Ladder, over
-from experiments.ladders.rule import Trend
 from experiments.ledger.item import Cell
+from experiments.ledger.ladder import Ladder, over
+from experiments.ledger.ladder_rule import Trend
 from experiments.ledger.rules import of, trivial
 
 # Half the batch of the config, so that 32 layers take an hour.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxformer.core.variants import label
-from jaxformer.runtime import figure_style
+from jaxformer.report import figure_style
 from jaxformer.stats.differences import Number, difference
 from jaxformer.studies.litmus.rule import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED
 

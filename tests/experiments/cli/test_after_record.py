@@ -1,6 +1,6 @@
 """A recorded run says which claims it belongs to, and what these say now."""
 
-from experiments.cli import after_record
+from experiments.site import after_record
 from tests.experiments import made_up
 
 

@@ -5,9 +5,9 @@ import math
 import numpy as np
 
 from experiments.ladders.judgement import Measured
-from experiments.ladders.ladder import Ladder, over
-from experiments.ladders.rule import Trend
 from experiments.ledger.item import Cell
+from experiments.ledger.ladder import Ladder, over
+from experiments.ledger.ladder_rule import Trend
 from experiments.ledger.rules import of
 from jaxformer.stats import trend
 from jaxformer.stats.differences import Number

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from experiments import ladder as command
-from experiments.ladders.ladder import over
+from experiments.ledger.ladder import over
 from experiments.ledger.rules import Side
 from experiments.schedule import running
 from experiments.schedule.jobs import Outcome

@@ -7,8 +7,8 @@ import pytest
 
 from experiments.ladders import judgement, table
 from experiments.ladders.judgement import Measured
-from experiments.ladders.ladder import Ladder, Rung, over
-from experiments.ladders.rule import Trend
+from experiments.ledger.ladder import Ladder, Rung, over
+from experiments.ledger.ladder_rule import Trend
 from experiments.ledger.rules import HELD, NOT_HELD, OPEN, of
 from experiments.papers import PAPERS
 from experiments.papers.ladders import LADDERS

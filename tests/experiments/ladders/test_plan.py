@@ -7,7 +7,7 @@ import pytest
 from experiments import ladder as command
 from experiments.confirmation.runs import overrides_with_seeds
 from experiments.ladders import plan, runs
-from experiments.ladders.rule import Trend
+from experiments.ledger.ladder_rule import Trend
 from experiments.ledger.rules import Side, of
 from experiments.papers.ladders import LADDERS
 from jaxformer.core.errors import UserError

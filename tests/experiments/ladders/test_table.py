@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from experiments.ladders import judgement, plan, shown, table
+from experiments.ladders import judgement, plan, table
 from experiments.ladders.judgement import Measured
-from experiments.ladders.ladder import over
+from experiments.ledger.ladder import over
+from experiments.site import ladders_shown as shown
 from jaxformer.stats.trend import Estimate
 from tests.experiments.ladders.small import LADDER, SIZES, measured
 

@@ -1,9 +1,9 @@
 """Verdicts that change with a rule's tolerance are listed, and others are not."""
 
 from experiments.ledger import ledger as ledger_module
-from experiments.ledger import tolerances
 from experiments.ledger.item import Item, Paper
 from experiments.ledger.rules import HELD, NOT_HELD, near
+from experiments.site import tolerances
 
 
 def test_a_verdict_that_needs_its_tolerance_is_listed(monkeypatch):

@@ -118,12 +118,14 @@ def test_edited_arrays_and_odd_shapes_are_one_line_errors(run, tmp_path, capsys)
 def test_a_drawing_that_fails_loses_no_measurement(run, tmp_path, monkeypatch):
     options = [*run[1][:-1], f"--workdir={tmp_path / 'run'}"]
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="no ink"):
-        patch.setattr(attention, "draw_spectrum", _failing(attention.draw_spectrum))
+        broken = attention.SPECTRUM._replace(draw=_failing(attention.draw_spectrum))
+        patch.setattr(attention, "SPECTRUM", broken)
         main(options)
     result = (tmp_path / "run/result.json").read_text()
     assert not (tmp_path / "run/figure.png").exists()
     with monkeypatch.context() as patch:
-        patch.setattr(attention, "measure_spectrum", _failing(attention.measure_spectrum))
+        broken = attention.SPECTRUM._replace(measure=_failing(attention.measure_spectrum))
+        patch.setattr(attention, "SPECTRUM", broken)
         assert main(options) == 0
     assert (tmp_path / "run/figure.png").read_bytes() == (run[0] / "figure.png").read_bytes()
     assert (tmp_path / "run/result.json").read_text() == result

@@ -4,12 +4,12 @@ import importlib
 import re
 
 from experiments.cli.flags import ROOT
-from experiments.ladders import shown
 from experiments.ledger import tables
 from experiments.ledger.ledger import ledger
 from experiments.ledger.rules import DEFINITION
 from experiments.papers import PAPERS
 from experiments.papers.ladders import LADDERS
+from experiments.site import ladders_shown as shown
 from experiments.site import paper_pages
 from experiments.site.paper_pages import Trend, paper_page
 from tests.experiments import made_up

@@ -1,6 +1,6 @@
 """Prints the rows whose verdict changes if their margins and tolerances are halved or doubled.
 
-    python -m experiments.ledger.tolerances
+    python -m experiments.site.tolerances
 
 A margin or a tolerance is the number `by` of a rule: left > right + by, or |left - right| <= by.
 Constants on one side of a rule, such as an accuracy of 95 %, are not changed.

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from experiments.ladders.rule import KINDS, Trend
 from experiments.ledger.item import Cell
+from experiments.ledger.ladder_rule import KINDS, Trend
 from experiments.ledger.rules import Side
 from jaxformer.core.errors import UserError, check_choice
 

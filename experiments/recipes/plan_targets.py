@@ -3,7 +3,7 @@
 Each target is compiled in a process of its own, because the compilers read environment variables
 when they are loaded:
 
-    python -m experiments.cli.plan_targets TARGET FILE:ARGUMENTS [--config.FIELD=VALUE ..]
+    python -m experiments.recipes.plan_targets TARGET FILE:ARGUMENTS [--config.FIELD=VALUE ..]
 
 This command prints the plan as one line of JSON.
 """
@@ -30,7 +30,7 @@ from jaxformer.planning.targets import Target, check_compiler, parse_target
 from jaxformer.training.cost.memory import state_bytes
 
 INPUT_ERROR_CODE = 2
-MODULE = "experiments.cli.plan_targets"
+MODULE = "experiments.recipes.plan_targets"
 ROOT = Path(__file__).parents[2]
 
 
