@@ -37,12 +37,13 @@ from jaxformer.training.arguments import (
     check_devices,
     check_fits,
     check_mixer,
-    check_weights_are_drawn,
+    initial_values_line,
     optimizers_of,
     population_of,
     settings_of,
     unfreeze_rules,
     warn_of_unnamed,
+    with_initial_values,
 )
 from jaxformer.training.callbacks import Callback
 from jaxformer.training.cost.memory import state_bytes
@@ -65,6 +66,8 @@ def train(
     partition: Partition | Rules = TRAIN_EVERYTHING,
     *,
     steps: int,
+    params: Any = None,
+    from_scratch: bool = False,
     batch_size: int = 128,
     learning_rate: float | Sequence[float] | None = None,
     seeds: int | Sequence[int] = 1,
@@ -100,14 +103,16 @@ def train(
     Args:
       task: the source of examples, and the loss (`jaxformer.tasks`).
       model: a module of `jaxformer.models`, or one of `jaxformer.wrap`, built for this task. A
-        model of `jaxformer.load` is given with its parameters, as `from_params(model, params)` of
-        `jaxformer.models.pretrained_init`.
+        model of `jaxformer.load` needs `params` or `from_scratch`, because a module has no weights.
       partition: (pattern, label) rules over parameter paths; the first full match wins, and
         "frozen" is not trained. Also {pattern: label}, or the name of a variant of a decoder:
         "standard", "frozen_qk", "frozen_mlp", "mixit", "random", "random_mixit". A rule without
         effect and a misspelt alternative such as `qury` in ".*/(qury|key)/.*" are errors. Default:
         everything is trained.
       steps: training steps; no default.
+      params: the parameters at step 0, such as those of `jaxformer.load`, for all seeds. Default:
+        they are drawn for each seed.
+      from_scratch: draw new parameters for a model of `jaxformer.load`. Default False.
       batch_size: examples per step and member. Default 128.
       learning_rate: one, or several among which validation chooses. It multiplies the schedule,
         whose peak is 1. Default 1e-3.
@@ -148,7 +153,7 @@ def train(
     """
     use_compilation_cache()
     check_fits(task, model)
-    check_weights_are_drawn(model)
+    model = with_initial_values(task, model, params, from_scratch)
     check_devices(devices)
     check_data(data)
     check_callbacks(callbacks)
@@ -183,6 +188,7 @@ def train(
     with opened as folder:
         if progress:
             print(label_table(phases[0].setup.partition, phases[0].setup.shapes()))
+            print(initial_values_line(model))
         trained = train_phases(
             phases,
             prepared.settings,

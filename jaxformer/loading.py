@@ -20,10 +20,24 @@ from jaxformer.io.run_folder import Workdir
 from jaxformer.models import toy
 from jaxformer.models.model import Model, Params, current_arrays, not_finite
 from jaxformer.models.origin import with_origin
+from jaxformer.models.texts import text
 from jaxformer.models.words import PreparedWords, attach
 from jaxformer.tasks.task import Task
 from jaxformer.training.result import Result
 from jaxformer.training.run_view import Run
+
+
+class Loaded(NamedTuple):
+    """What `load` returns: model, params, config = jaxformer.load(..)."""
+
+    model: Model
+    params: Params
+    config: Any
+
+    @property
+    def text(self) -> Any:
+        """The tokenizer of the model; raises UserError if it has none."""
+        return text(self.model)
 
 
 def load(
@@ -35,7 +49,7 @@ def load(
     dtype: Any = None,
     place: Any = None,
     devices: Mapping[str, int] | None = None,
-) -> tuple[Model, Params, Any]:
+) -> Loaded:
     """Loads a run from its newest checkpoint, or a published model. No file of a run is written.
 
     Args:
@@ -54,12 +68,11 @@ def load(
             of config.devices. Each device reads and holds its shards only.
 
     Returns:
-        (model, params, config). The config is that of the run, or the content of the config.json of
+        A `Loaded`, which unpacks into (model, params, config); its `text` is the tokenizer. The
+        config is that of the run, or the content of the config.json of
         a published model. The model knows its tokenizer (`jaxformer.text(model)`), so that
         `capture`, `generate` and the lenses take prompts as texts. To train it further, give
-        `jaxformer.train` the model and its parameters as `from_params(model, params)` of
-        `jaxformer.models.pretrained_init`: the model alone is refused, since its weights would be
-        drawn anew.
+        `jaxformer.train(task, model, rules, params=params)`.
 
     Raises:
         UserError: the source is neither a run nor a published model, is damaged or not supported,
@@ -82,7 +95,7 @@ def load(
         else:
             network, params = known.network(str(source))[:2]
             config = {"known": str(source).removeprefix(known.PREFIX)}
-        return with_origin(network, source), params, config
+        return Loaded(with_origin(network, source), params, config)
     loaded = _load(source, member, model, revision, dtype, place, devices)
     if broken := not_finite(loaded[1]):
         others = f" and {len(broken) - 1} others" if len(broken) > 1 else ""
@@ -91,7 +104,7 @@ def load(
             "outputs may be nan. Check the file and the dtype.",
             file=sys.stderr,
         )
-    return with_origin(loaded[0], source), *loaded[1:]
+    return Loaded(with_origin(loaded[0], source), *loaded[1:])
 
 
 def _load(
@@ -142,7 +155,7 @@ def _placement_on_mesh(devices: Mapping[str, int], place: Any) -> Any:
     return lambda path, shape: sharding.parameter_sharding(path, shape, mesh)
 
 
-class Loaded(NamedTuple):
+class LoadedRun(NamedTuple):
     """A network of a run, and the checkpoint and member that it comes from."""
 
     model: Any
@@ -152,7 +165,7 @@ class Loaded(NamedTuple):
     member: int
 
 
-def load_run(source: str | Path, member: int | None = None, model: Any = None) -> Loaded:
+def load_run(source: str | Path, member: int | None = None, model: Any = None) -> LoadedRun:
     """Loads one member of a run from its folder. Unlike `load`, it does not search the hub.
 
     Args:
@@ -184,7 +197,7 @@ def load_run(source: str | Path, member: int | None = None, model: Any = None) -
         raise UserError(f"the run has members 0 to {members - 1}, got {member}.")
     population = _population_params(model, checkpoint)
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf[member]), population)
-    return Loaded(model, params, config, checkpoint.step, member)
+    return LoadedRun(model, params, config, checkpoint.step, member)
 
 
 def open_run(folder: str | Path) -> Run:
@@ -237,7 +250,7 @@ def _members(config: dict[str, Any]) -> tuple[tuple[int, float], ...]:
     return tuple(build.members(ml_collections.ConfigDict(config)).members)
 
 
-def params_at_start(loaded: Loaded) -> dict[str, Any]:
+def params_at_start(loaded: LoadedRun) -> dict[str, Any]:
     """Returns the parameters of this member before the run's first step, with the same bits."""
     task, members = build.task(loaded.config), build.members(loaded.config)
     return initial_params(loaded.model, task, members.init_keys()[loaded.member])

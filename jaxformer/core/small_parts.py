@@ -1,7 +1,7 @@
 """Rules of a partition by name, for training a small part of a large model.
 
-    jaxformer.train(task, from_params(model, params), small_parts.NORMS, steps=100)
-    jaxformer.train(task, from_params(model, params), small_parts.lora(8), steps=100)
+    jaxformer.train(task, model, small_parts.NORMS, params=params, steps=100)
+    jaxformer.train(task, model, small_parts.lora(8), params=params, steps=100)
 
 Try `lora(8)` first: it comes close to full fine-tuning in most cases, and its size is yours to
 choose. NORMS and BITFIT are smaller still, and tell you whether new directions are needed at all.

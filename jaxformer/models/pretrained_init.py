@@ -2,7 +2,7 @@
 
     model, params, _ = jaxformer.load("gpt2")
     rules = (("block_(9|10|11)/mlp/.*", "train"), (".*", "frozen"))
-    run = jaxformer.train(task, from_params(model, params), rules, steps=1000)
+    run = jaxformer.train(task, model, rules, params=params, steps=1000)
 
 All seeds start with these parameters and differ in their data. `run.params` are
 parameters of `model`: capture, patch, cut and save them as you would the loaded ones.

@@ -7,16 +7,18 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from jaxformer.core import optim
+from jaxformer.core import adapters, optim, paths
 from jaxformer.core.errors import UserError, check_type, did_you_mean
 from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.core.variants import FIXED_POSITIONS, VARIANTS, variant_named
 from jaxformer.models.model import check_model
 from jaxformer.models.origin import origin
+from jaxformer.models.pretrained_init import FromParams, from_params
 from jaxformer.tasks.task import Task
 from jaxformer.training.callbacks import Callback
 from jaxformer.training.population import Population, population, population_of_seeds
+from jaxformer.training.shapes import shapes_of
 from jaxformer.training.user_optimizer import UserOptimizer, user_optimizers
 
 # Fields of the settings that are named arguments of `train`.
@@ -77,15 +79,56 @@ def check_mixer(rules: Any, model: Any) -> None:
         )
 
 
-def check_weights_are_drawn(model: Any) -> None:
-    """Raises UserError if the model was loaded: training would start from other weights."""
-    if source := origin(model):
+def with_initial_values(task: Task, model: Any, params: Any, from_scratch: bool) -> Any:
+    """Returns the model that a run trains: with given parameters, or one that draws its own.
+
+    Raises:
+      UserError: the model was loaded, and the call does not say which values it starts from; or the
+        parameters are not those of this model.
+    """
+    if params is not None and from_scratch:
+        raise UserError("give params, to start from them, or from_scratch=True, not both.")
+    if isinstance(model, FromParams):
+        if params is not None or from_scratch:
+            raise UserError("the model has its parameters by from_params: leave params out.")
+        return model
+    if params is not None:
+        check_params(task, model, params)
+        return from_params(model, params)
+    if (source := origin(model)) and not from_scratch:
         raise UserError(
-            f"the model was loaded from {source}, and train would draw its weights anew. To start "
-            "from the loaded weights, give from_params(model, params) of "
-            "jaxformer.models.pretrained_init instead of the model; for new weights, build the "
-            "model yourself."
+            f"the model was loaded from {source}, and a module has no weights: give "
+            "params=params to start from the loaded ones, or from_scratch=True to draw new ones."
         )
+    return model
+
+
+def initial_values_line(model: Any) -> str:
+    """Returns the line below the table of parameters that says where their values come from."""
+    if not isinstance(model, FromParams):
+        return "initial values: drawn for each seed"
+    source = origin(model.model)
+    return f"initial values: given, the same for all seeds{source and f' (from {source})'}"
+
+
+def check_params(task: Task, model: Any, params: Any) -> None:
+    """Raises UserError unless these are parameters of the model; adapters may be among them."""
+    if not isinstance(params, Mapping):
+        raise UserError(
+            f"params must be a tree of parameters, such as run.params; got {params!r:.60}."
+        )
+    known, given = paths.flatten(shapes_of(model, task)), paths.flatten(params)
+    for path, leaf in known.items():
+        if path not in given:
+            raise UserError(f"params lack {path} of the model: they are of another model.")
+        if given[path].shape != leaf.shape:
+            raise UserError(
+                f"params are of another model: {path} has the shape {given[path].shape}, the "
+                f"model's is {leaf.shape}."
+            )
+    for path in given:
+        if path not in known and not adapters.is_leaf(path):
+            raise UserError(f"params have {path}, which the model lacks: they are of another one.")
 
 
 def check_devices(devices: Any) -> None:

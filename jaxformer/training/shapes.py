@@ -11,17 +11,20 @@ import jax
 
 from jaxformer.core import adapters, paths
 from jaxformer.core.adapters import Lora
-from jaxformer.core.errors import UserError
+from jaxformer.core.errors import UserError, is_users
 from jaxformer.core.partition import Partition
+from jaxformer.models.own_model import is_frozen_value
 from jaxformer.tasks.task import Task
 
 
 def shapes_of(model: Any, task: Task) -> Any:
-    """The shapes of a model's parameters without adapters."""
-    try:
+    """The shapes of a model's parameters without adapters.
+
+    They are kept only where equal values compute the same. A user's module or task is traced anew.
+    """
+    if is_frozen_value(model) and not is_users(task):
         return _parameter_shapes(model, task)
-    except TypeError:  # a user's model or task may have no hash
-        return _parameter_shapes.__wrapped__(model, task)
+    return _parameter_shapes.__wrapped__(model, task)
 
 
 @functools.lru_cache(maxsize=64)

@@ -68,22 +68,74 @@ def test_training_a_loaded_model_from_new_weights_is_refused(load, kind):
         with pytest.raises(UserError) as error:
             jaxformer.train(task, loaded, **ONE_STEP)
         message = str(error.value)
-        assert "train would draw its weights anew" in message and "\n" not in message
-        assert "from_params(model, params)" in message and kind.split()[-1] in message
+        assert "from_scratch=True to draw new ones" in message and "\n" not in message
+        assert "params=params" in message and kind.split()[-1] in message
     with pytest.raises(UserError, match="anatomy trains networks from new weights"):
         jaxformer.anatomy(task, model, steps=1, progress=False)
     assert not origin(from_params(model, params))
 
 
-def test_the_way_out_trains_the_loaded_weights():
+def test_params_are_the_values_at_step_0(capsys):
     model, params, _ = jaxformer.load("toy:induction")
     rules = (("block_0/.*", "train"), (".*", "frozen"))
-    run = jaxformer.train(task_for(model), from_params(model, params), rules, **ONE_STEP)
+    options = ONE_STEP | {"progress": True}
+    run = jaxformer.train(task_for(model), model, rules, params=params, **options)
+    said = "initial values: given, the same for all seeds (from toy:induction)"
+    assert said in capsys.readouterr().out
     before = paths.flatten(params)
     frozen = {path: x for path, x in paths.flatten(run.params).items() if "block_0" not in path}
     assert frozen
     for path, x in frozen.items():
         np.testing.assert_array_equal(x, before[path])
+
+
+def test_from_scratch_draws_new_weights():
+    model, params, _ = jaxformer.load("toy:induction")
+    rules = (("block_0/.*", "train"), (".*", "frozen"))
+    run = jaxformer.train(task_for(model), model, rules, from_scratch=True, **ONE_STEP)
+    drawn = run.params["block_1"]["attn"]["query"]["kernel"]
+    assert not np.allclose(drawn, params["block_1"]["attn"]["query"]["kernel"])
+
+
+def test_params_of_a_model_that_was_built_are_taken_too():
+    model = decoder(vocab_size=16, length=4, **SIZES)
+    first = jaxformer.train(task_for(model), model, **ONE_STEP)
+    rules = (("unembed/.*", "train"), (".*", "frozen"))
+    second = jaxformer.train(task_for(model), model, rules, params=first.params, **ONE_STEP)
+    np.testing.assert_array_equal(
+        second.params["embed"]["embedding"], first.params["embed"]["embedding"]
+    )
+
+
+WIDER = decoder(vocab_size=16, length=4, **SIZES | {"width": 16})
+MODEL = decoder(vocab_size=16, length=4, **SIZES)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"params": {"embed": {}}}, "params lack .* of the model"),
+        ({"params": 3}, "params must be a tree of parameters, such as run.params; got 3"),
+        ({"params": {}, "from_scratch": True}, "not both"),
+    ],
+)
+def test_wrong_initial_values_are_refused_in_one_line(arguments, message):
+    with pytest.raises(UserError, match=message) as error:
+        jaxformer.train(task_for(MODEL), MODEL, **ONE_STEP, **arguments)
+    assert "\n" not in str(error.value)
+
+
+def test_params_of_another_width_are_refused():
+    params = jaxformer.train(task_for(WIDER), WIDER, **ONE_STEP).params
+    with pytest.raises(UserError, match=r"of another model: .* has the shape .*16.*model's is"):
+        jaxformer.train(task_for(MODEL), MODEL, params=params, **ONE_STEP)
+
+
+def test_load_returns_three_values_and_the_tokenizer():
+    loaded = jaxformer.load("toy:induction")
+    assert len(loaded) == 3 and loaded.text.encode("ab") == [0, 1]
+    with pytest.raises(UserError, match="knows no tokenizer"):
+        _ = jaxformer.load("known:copy").text
 
 
 def test_a_model_of_the_user_that_was_given_to_load_stays_trainable(load):

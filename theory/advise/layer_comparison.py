@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxformer import build
 from jaxformer.core.errors import UserError
-from jaxformer.loading import Loaded, load_run, params_at_start, published
+from jaxformer.loading import LoadedRun, load_run, params_at_start, published
 from jaxformer.models.pretrained import is_pretrained, load_folder
 from jaxformer.models.pretrained.gguf_file import is_gguf
 from jaxformer.training.signal import by_layer
@@ -150,7 +150,7 @@ def predict_layers(
     }
 
 
-def _test_inputs(loaded: Loaded) -> np.ndarray:
+def _test_inputs(loaded: LoadedRun) -> np.ndarray:
     task = build.task(loaded.config)
     held_out = build.source(loaded.config, task, batch_size=1).heldout()
     return np.asarray(held_out.test.inputs[:MAX_RUN_SEQUENCES])
