@@ -162,5 +162,5 @@ def test_adapters_of_stacked_experts_are_merged_but_not_written_for_peft(small, 
     rules = (("block_0/mlp/expert_1/in/kernel", "lora(2)"), (".*", "frozen"))
     added = adapters.add(params, Partition(rules).adapters(params), jax.random.key(0))
     assert paths.flatten(adapters.merge(added)).keys() == paths.flatten(params).keys()
-    with pytest.raises(UserError, match="peft has no adapter of block_0/mlp/expert_1/in/kernel"):
+    with pytest.raises(UserError, match="peft reads no adapter of block_0/mlp/expert_1/in/kernel"):
         save_adapter(tmp_path / "adapter", model, added)

@@ -101,13 +101,32 @@ def test_kernels_that_are_one_tensor_on_disk_keep_their_own_adapters(kind, tmp_p
     assert error_of(logits_of(model, params), expected) > 0.05
 
 
+ATTENTION = (".*/attn/.*/kernel", "lora(3, alpha=2)")
+ONE_EXPERT = (".*/mlp/expert_3/(gate|out)/kernel", "lora(2, alpha=5)")
+ROUTERS = (".*/mlp/router/kernel", "lora(4, alpha=64)")
+# {name: (kind, rules)}; each family of mixtures, its routers alone, and with experts.
+MIXTURES = {
+    "some experts": ("mixtral", SOME_EXPERTS[:-1]),
+    "mixtral, one router": ("mixtral", (("block_1/mlp/router/kernel", "lora(2)"),)),
+    "mixtral, routers": ("mixtral", (ATTENTION, ROUTERS)),
+    "mixtral, all": ("mixtral", (ATTENTION, ONE_EXPERT, ROUTERS)),
+    "olmoe, routers": ("olmoe", ((".*/mlp/router/kernel", "lora(2, stabilised)"), ATTENTION)),
+    "olmoe, all": ("olmoe", (ATTENTION, ONE_EXPERT, ROUTERS)),
+    "qwen3_moe, routers": ("qwen3_moe", (ATTENTION, ROUTERS)),
+    "qwen3_moe, all": ("qwen3_moe", (ATTENTION, ONE_EXPERT, ROUTERS)),
+    "qwen2_moe": ("qwen2_moe", (ATTENTION, (".*/mlp/(shared/)?(gate|in|out)/kernel", "lora(2)"))),
+    "gpt_oss": ("gpt_oss", (ATTENTION,)),
+}
+
+
 @pytest.mark.filterwarnings("ignore")  # their deprecations
-@pytest.mark.parametrize("kind", [*KINDS, "mixtral"])
-def test_peft_and_transformers_read_our_folders(kind, tmp_path):
+@pytest.mark.parametrize("name", [*KINDS, *MIXTURES])
+def test_peft_and_transformers_read_our_folders(name, tmp_path):
     torch = pytest.importorskip("torch", reason="needs torch, a reference only")
     peft = pytest.importorskip("peft", reason="needs peft, a reference only")
     transformers = pytest.importorskip("transformers", reason="needs transformers")
-    rules = SOME_EXPERTS if kind == "mixtral" else None
+    kind, rules = MIXTURES.get(name, (name, None))
+    rules = rules and (*rules, (".*", "frozen"))
     model, adapted, params, config = of_our_own(kind, rules)
     expected = np.asarray(logits_of(model, adapted))
     save_folder(tmp_path / "base", model, params, config)
@@ -141,6 +160,41 @@ def test_all_experts_of_a_block_are_written_with_one_rank_and_scale(tmp_path):
     assert n_written == 2 * 3 * model.spec.experts
     again = load_adapter(folder, model, params)
     assert error_of(logits_of(model, again), np.asarray(logits_of(model, adapted))) < TOLERANCE
+
+
+@pytest.mark.parametrize("kind", ["mixtral", "olmoe", "qwen3_moe"])
+def test_routers_are_written_with_the_rank_and_scale_that_peft_reads(kind, tmp_path):
+    """peft reads those of a router from r and lora_alpha alone."""
+    model, adapted, params, _ = of_our_own(kind, (ATTENTION, ONE_EXPERT, ROUTERS, (".*", "frozen")))
+    folder = save_adapter(tmp_path / "ours", model, adapted)
+    config = json.loads((folder / "adapter_config.json").read_text())
+    tensors = load_file(folder / "adapter_model.safetensors")
+    routers = [t for name, t in tensors.items() if ".gate.lora_A" in name]
+    experts = [t for name, t in tensors.items() if ".experts." in name and "lora_A" in name]
+    assert routers and experts
+    assert {tensor.shape[0] for tensor in (*routers, *experts)} == {config["r"]} == {4}
+    patterns = config["rank_pattern"] | config["alpha_pattern"]
+    assert patterns and all("attn" in name for name in patterns)
+    again = load_adapter(folder, model, params)
+    assert error_of(logits_of(model, again), np.asarray(logits_of(model, adapted))) < TOLERANCE
+
+
+@pytest.mark.parametrize(
+    "kind, pattern",
+    [
+        ("qwen2_moe", "block_1/mlp/expert_0/out/kernel"),
+        ("qwen2_moe", "block_1/mlp/router/kernel"),
+        ("gpt_oss", "block_0/mlp/router/kernel"),
+        ("gpt_oss", "block_0/mlp/expert_0/(in|out)/kernel"),
+        ("qwen3_moe", "block_1/mlp/out/kernel"),  # of a block without experts
+    ],
+)
+def test_an_adapter_that_peft_would_drop_is_refused(kind, pattern, tmp_path):
+    rules = (ATTENTION, (pattern, "lora(2)"), (".*", "frozen"))
+    model, adapted, _, _ = of_our_own(kind, rules)
+    with pytest.raises(UserError, match=f"peft reads no adapter of {pattern} of a {kind}.*merge"):
+        save_adapter(tmp_path / "ours", model, adapted)
+    assert not (tmp_path / "ours").exists()
 
 
 MODULE = "base_model.model.model.layers.0.self_attn.q_proj"

@@ -9,8 +9,8 @@ queries, keys and values, peft has one adapter for all of them. Ours has one for
 from peft they share A and have a part of B each, and written they are one adapter whose rank is the
 sum of theirs, unless they still share A.
 
-All experts of a block are written if one has an adapter (`peft_experts`). gpt-oss stacks them in
-one tensor, so that peft has no module to name for one of them.
+All experts of a block are written if one has an adapter, and routers with the experts' rank and
+scale, because peft reads them so. What peft does not read is refused (`peft_experts`).
 """
 
 import json
@@ -30,7 +30,11 @@ from jaxformer.io.atomic_files import write_atomically
 from jaxformer.models.pretrained import tensor_layouts
 from jaxformer.models.pretrained.folder import listed, shapes
 from jaxformer.models.pretrained.network import Pretrained
-from jaxformer.models.pretrained.peft_experts import with_equal_experts
+from jaxformer.models.pretrained.peft_experts import (
+    check_peft_reads,
+    is_joined,
+    with_joined_adapters,
+)
 from jaxformer.models.pretrained.safetensors_folder import TensorFile, read_json
 from jaxformer.models.pretrained.saving import write_tensors
 from jaxformer.models.pretrained.tensor_layouts import TensorEntry
@@ -128,25 +132,24 @@ def save_adapter(
         raise UserError("these parameters have no adapter to save (no leaf lora_a).")
     if paths.flatten(params)[beside(given[0], LORA_A)].ndim != 2:
         raise UserError("save_adapter takes the parameters of one member, such as run.member(0).")
-    params = with_equal_experts(params)
+    check_peft_reads(model.spec, given)
+    params = with_joined_adapters(params)
     flat, adapted = paths.flatten(params), adapted_kernels(params)
     tensors: dict[str, np.ndarray] = {}
     scales: dict[str, float] = {}
+    joined: list[str] = []  # the modules whose rank and scale must be r and lora_alpha
     fan_in_first = False
     written: set[str] = set()
     for entry in tensor_layouts.tensor_entries(model.spec, list(shapes(model))):
         here = set(entry.parameters) & set(adapted)
         if not here:
             continue
-        if entry.layout == "stacked":
-            raise UserError(
-                f"peft has no adapter of {min(here & {*given})}, since {entry.name} holds all "
-                "experts: merge it (jaxformer.adapters.merge) and write the model by save_folder."
-            )
         module = entry.name.removesuffix(".weight")
         a, b, scales[module] = _joined(entry, flat, model)
         tensors[f"base_model.model.{module}.lora_A.weight"] = np.ascontiguousarray(a)
         tensors[f"base_model.model.{module}.lora_B.weight"] = np.ascontiguousarray(b)
+        if is_joined(entry.parameters[0]):
+            joined.append(module)
         fan_in_first |= entry.layout in ("same", "columns")
         written |= {*entry.parameters}
     if left := [path for path in adapted if path not in written]:
@@ -155,7 +158,7 @@ def save_adapter(
     folder.mkdir(parents=True, exist_ok=True)
     if is_writer():
         write_tensors(folder / TENSORS, tensors)
-        config = _config(tensors, scales, base, fan_in_first, model.spec.causal)
+        config = _config(tensors, scales, joined, base, fan_in_first, model.spec.causal)
         write_atomically(folder / CONFIG, json.dumps(config, indent=2).encode())
     return folder
 
@@ -249,6 +252,7 @@ def _joined(
 def _config(
     tensors: Mapping[str, np.ndarray],
     scales: Mapping[str, float],
+    joined: list[str],
     base: str | None,
     fan_in_first: bool,
     is_causal: bool,
@@ -257,7 +261,7 @@ def _config(
         module: tensors[f"base_model.model.{module}.lora_A.weight"].shape[0] for module in scales
     }
     alphas = {module: scales[module] * ranks[module] for module in scales}
-    usual = [module for module in scales if ".experts." in module] or [*scales]
+    usual = joined or [*scales]
     rank, alpha = (Counter(x[m] for m in usual).most_common(1)[0][0] for x in (ranks, alphas))
     return {
         "peft_type": "LORA",
