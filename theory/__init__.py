@@ -4,8 +4,10 @@ Most theories are a pair: `predict` computes a quantity from formulas, and `meas
 quantity from finite random networks. The docstring of each package names its pair, explains its
 letters, and states whether it uses the modules of `jaxformer.models`.
 
-The theories need float64: call them inside `with jax.enable_x64(True):`, as the recipes and
-commands do. Runs and published models are measured in their own precision.
+The theories need float64 and compute in it, also where JAX computes in float32
+(`numerics.in_float64`). In a function that you compile yourself, say `with jax.enable_x64(True):`
+around it, as the recipes and commands do. Runs and published models are measured in their own
+precision.
 """
 
 import sys

@@ -5,8 +5,9 @@ modules do not import jax.
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +34,7 @@ __all__ = [
     "chebyshev_sum_2d",
     "check_count",
     "check_range",
+    "in_float64",
     "is_concrete",
     "normal_nodes",
     "one_lapack_thread",
@@ -42,6 +44,35 @@ __all__ = [
 
 Array = jax.Array | np.ndarray
 Numbers = Array | float
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def in_float64(function: Function) -> Function:
+    """Lets a function of a theory compute in float64, whether x64 is on or not.
+
+    Where x64 is off, it is switched on for the call, arrays of lower precision become float64
+    first, and the results are float64. In a function that is being traced, such as the body of a
+    `jax.jit`, nothing changes: a program has one precision, which its caller chooses.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        leaves = jax.tree.leaves((args, kwargs))
+        if jnp.result_type(float) == jnp.float64 or not all(map(is_concrete, leaves)):
+            return function(*args, **kwargs)
+        with jax.enable_x64(True):
+            given_args, given_kwargs = jax.tree.map(_wide, (args, kwargs))
+            return function(*given_args, **given_kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+def _wide(leaf: Any) -> Any:
+    """An array of real numbers in float64; other values as they are."""
+    is_array = isinstance(leaf, jax.Array | np.ndarray | np.generic)
+    if is_array and jnp.issubdtype(leaf.dtype, jnp.floating):
+        return leaf.astype(np.float64)
+    return leaf
 
 
 @contextlib.contextmanager

@@ -112,17 +112,27 @@ def read(file: Path) -> Plan:
             content["hash"],
             content["schema"],
         )
+        is_edited = with_hash(plan).hash != plan.hash
     except OSError as error:
         raise UserError(
             f"{file}: {error.strerror}; `jaxformer confirm plan` writes a plan, or give "
             "--plan=FILE."
         ) from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{file} is not a plan of confirm.py: {error!r:.100}.") from None
-    if with_hash(plan).hash != plan.hash:
+    if is_edited:
         raise UserError(f"{file} was edited: its hash does not fit; a plan must not change.")
-    value = file.with_name(VALUE)
-    return plan._replace(value=value.read_text().strip() if value.exists() else "")
+    return plan._replace(value=_read_value(file.with_name(VALUE)))
+
+
+def _read_value(file: Path) -> str:
+    """Reads the random value beside a plan; "" before it is drawn."""
+    try:
+        return file.read_text().strip() if file.exists() else ""
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror}.") from None
+    except ValueError:
+        raise UserError(f"{file} is damaged: it is no text in UTF-8.") from None
 
 
 def draw_value(file: Path) -> str:

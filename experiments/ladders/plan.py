@@ -69,13 +69,14 @@ def read(file: Path) -> LadderPlan:
         runs = {name: PlannedConfig(**run) for name, run in content["runs"].items()}
         ladders, rungs = content["ladders"], content["rungs"]
         plan = LadderPlan(content["name"], ladders, rungs, runs, content["code"], content["hash"])
+        is_edited = with_hash(plan).hash != plan.hash
     except OSError as error:
         raise UserError(
             f"{file}: {error.strerror}; `jaxformer ladder plan` writes a plan, or give --plan=FILE."
         ) from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{file} is not a plan of ladders: {error!r:.100}.") from None
-    if with_hash(plan).hash != plan.hash:
+    if is_edited:
         raise UserError(f"{file} was edited: its hash does not fit; a plan must not change.")
     return plan
 

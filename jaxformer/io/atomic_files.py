@@ -54,7 +54,9 @@ def without_checksum(value: Any) -> Any:
     """
     if has_checksum(value):
         content = {name: entry for name, entry in value.items() if name != CHECKSUM}
-        if sha256(dumps(content).encode()) == value[CHECKSUM]:
+        # No NaN is accepted in place of a null, which `dumps` would write for it.
+        text = json.dumps(content, sort_keys=True, allow_nan=False)
+        if sha256(text.encode()) == value[CHECKSUM]:
             return content
         raise ValueError("it does not have its checksum: it was damaged or edited")
     if isinstance(value, dict) and any(_is_sha256(entry) for entry in value.values()):

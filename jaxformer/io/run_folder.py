@@ -69,11 +69,12 @@ class Workdir:
         """Writes a JSON file with its checksum; a result also gets the fingerprint of the rows."""
         if not is_writer():
             return
-        if name != "result.json":
-            write_json(self.path / name, with_checksum(value))
-            return
-        write_json(self.path / name, with_checksum({**value, ROWS: self.rows_fingerprint()}))
-        if self.loggers:
+        content = dict(value)
+        if name == "result.json":
+            content[ROWS] = self.rows_fingerprint()
+        with self._refusing_to_vanish():
+            write_json(self.path / name, with_checksum(content))
+        if name == "result.json" and self.loggers:
             self.loggers.on_result(value)
 
     def rows(self) -> list[Row]:
@@ -85,14 +86,16 @@ class Workdir:
     def append(self, rows: list[Row]) -> None:
         """Appends rows to metrics.jsonl; a row is complete once its line end is written."""
         if is_writer() and rows:
-            self._rows.append(rows)
+            with self._refusing_to_vanish():
+                self._rows.append(rows)
             if self.loggers:
                 self.loggers.on_rows(rows)
 
     def append_timing(self, row: Row) -> None:
         """Appends a row to timing.jsonl, whose numbers differ between equal runs."""
         if is_writer():
-            Rows(self.path / "timing.jsonl").append([row])
+            with self._refusing_to_vanish():
+                Rows(self.path / "timing.jsonl").append([row])
             if self.loggers:
                 self.loggers.on_rows([row])
 
@@ -113,6 +116,19 @@ class Workdir:
         """Deletes the rows after a checkpoint, which the resumed run will write again."""
         if is_writer():
             self._rows.resume(expected, step)
+
+    @contextmanager
+    def _refusing_to_vanish(self) -> Iterator[None]:
+        """Turns the error of a folder that somebody removed while it was written into one line."""
+        try:
+            yield
+        except FileNotFoundError:
+            if self.path.is_dir():
+                raise
+            raise UserError(
+                f"the workdir {self.path} was removed or renamed while it was written. Name it so "
+                "again and repeat the call, which resumes from its last checkpoint; or begin anew."
+            ) from None
 
     def _read(self, name: str) -> dict[str, Any]:
         file = self.path / name

@@ -25,7 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.core import paths
-from jaxformer.core.errors import UserError, check_range, check_types, unknown
+from jaxformer.core.config_fields import is_x64_on
+from jaxformer.core.errors import UserError, check_range, check_types, one_line, unknown
 
 Params = dict[str, Any]  # parameters by name, nested as the modules are
 SPEC_FIELDS = ("vocab_size", "length", "causal")
@@ -79,7 +80,25 @@ def make_spec(spec_type: type, numbers: Mapping[str, Any]) -> Any:
     if missing := [name for name in known if name not in (*numbers, *optional)]:
         raise UserError(f"{spec_type.__name__} needs {', '.join(missing)}.")
     check_types(spec_type, numbers)
+    for name in ("dtype", "param_dtype"):
+        if name in numbers:
+            _check_dtype(name, numbers[name])
     return spec_type(**numbers)
+
+
+def _check_dtype(name: str, value: Any) -> None:
+    """Raises unless parameters and activations can be numbers of this type."""
+    try:
+        dtype = jnp.dtype(value)
+        is_possible = jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize >= 2
+    except TypeError:
+        is_possible = False
+    got = one_line(repr(value), 60)
+    if not is_possible:
+        raise UserError(f"{name} must be float32, bfloat16, float16 or float64, got {got}.")
+    # Python's float is the default: float32, or float64 under x64.
+    if value is not float and dtype == np.float64 and not is_x64_on():
+        raise UserError(f"{name}={got} needs float64 to be on: with jax.enable_x64(True).")
 
 
 def check_model(model: Any) -> None:

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from jaxformer.core.errors import UserError, check_range, unknown
+from jaxformer.core.errors import UserError, check_range, check_type, one_line, unknown
 from jaxformer.models.model import MAX_SIZES
 from jaxformer.tasks import trivial
 from jaxformer.tasks.disk import DiskTask, scramble
@@ -29,6 +29,8 @@ from jaxformer.tasks.task import TEST, TOKEN_SCORES, TRAIN, VALIDATION, Batch, D
 PARTS = {"train": TRAIN, "validation": VALIDATION, "test": TEST}
 NOT_SCORED = -100  # the target that PyTorch and transformers leave out of the loss
 N_FITTING_EXAMPLES = 40_000  # for the trivial predictors
+# Sums of weights are float32: none may overflow, or vanish beside the 1e-9 that guards a division.
+WEIGHTS = (1e-6, 1e30)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -88,6 +90,7 @@ class Arrays(DiskTask):
         targets_NxT, weights_NxT = _at_positions(given, _weights(weights, given), inputs_NxT.shape)
         largest = int(max(inputs_NxT.max(), targets_NxT.max()))
         vocab_size = largest + 1 if vocab_size is None else vocab_size
+        check_type("vocab_size", vocab_size, int)
         check_range("vocab_size", vocab_size, 1, MAX_SIZES["vocab_size"])
         if largest >= vocab_size:
             raise UserError(
@@ -225,6 +228,13 @@ def _weights(given: npt.ArrayLike | None, targets: np.ndarray) -> np.ndarray:
         )
     if not (np.isfinite(weights) & (weights >= 0)).all():
         raise UserError("weights must be finite and at least 0.")
+    low, high = WEIGHTS
+    wrong = weights[(weights > 0) & ((weights < low) | (weights > high))]
+    if wrong.size:
+        raise UserError(
+            f"weights must be 0 or from {low:g} to {high:g}, got {wrong[0]:g}: multiply all by one "
+            "number, because only their ratio matters."
+        )
     weights = np.where(targets == NOT_SCORED, 0, weights).astype(np.float32)
     if not weights.any():
         raise UserError("all weights are 0, or all targets -100: nothing is scored.")
@@ -250,18 +260,20 @@ def _parts(
     """The part of each example, (N,)."""
     n = len(inputs_NxT)
     part_N = np.zeros(n, int)
+    check_type("validation", validation, float)
+    check_type("test", test, float)
     if names is not None:
-        if len(names) != n:
-            raise UserError(
-                f"parts must name the part of each of the {n} examples; got {len(names)}."
-            )
-        for name in sorted(set(names)):
-            if name not in PARTS:
+        is_list = np.ndim(names) == 1
+        if not is_list or len(names) != n:
+            got = len(names) if is_list else one_line(repr(names), 60)
+            raise UserError(f"parts must name the part of each of the {n} examples; got {got}.")
+        for name in names:
+            if not isinstance(name, str) or name not in PARTS:
                 raise unknown("part", str(name), PARTS)
         part_N = np.array([PARTS[name] for name in names])
     shares = {TEST: test, VALIDATION: validation}
     shares = {part: share for part, share in shares.items() if not (part_N == part).any()}
-    if any(share <= 0 for share in shares.values()) or sum(shares.values()) >= 1:
+    if not (all(share > 0 for share in shares.values()) and sum(shares.values()) < 1):  # or nan
         raise UserError(
             f"validation and test must be positive with a sum below 1, got {validation:g} and "
             f"{test:g}."

@@ -20,7 +20,7 @@ from jaxformer.core.errors import UserError, is_users, setting, users_code
 from jaxformer.core.identity import float_identity
 from jaxformer.core.settings import DataSettings
 from jaxformer.data.protocols import Data, HeldOut
-from jaxformer.tasks.disk import OnDisk, Order
+from jaxformer.tasks.disk import DiskTask, OnDisk, Order
 from jaxformer.tasks.example_checks import (
     check_answers,
     check_baselines,
@@ -95,7 +95,7 @@ def checked_sets(task: Task, data: Data) -> tuple[HeldOut, list[str]]:
             check_deterministic(task.part(TRAIN))
     for set_name in ("test", "validation"):
         check_set(task, getattr(sets, set_name), f"{name}, {set_name} set")
-    warnings = _doubts(name, data, sets)
+    warnings = _doubts(task, data, sets)
     print(*(f"warning: {line}\n" for line in warnings), sep="", end="", file=sys.stderr, flush=True)
     return sets, warnings
 
@@ -114,7 +114,7 @@ def default_data(task: Task, batch_size: int) -> tuple[DataSettings, Source | On
         taken = data.rejected_share
     if taken <= CROWDED:
         return settings, data
-    _different(type(task).__name__, data.heldout(), "test")  # raises for a task of one example
+    _different(task, data.heldout(), "test")  # raises for a task of one example
     print(
         f"note: {100 * taken:.0f} % of the examples that {type(task).__name__} draws are in its "
         "held-out sets of 1,000, so training takes the examples that a hash assigns to it: "
@@ -125,11 +125,12 @@ def default_data(task: Task, batch_size: int) -> tuple[DataSettings, Source | On
     return settings, make_source(task, settings, batch_size)
 
 
-def _doubts(name: str, data: Data, sets: HeldOut) -> list[str]:
+def _doubts(task: Task, data: Data, sets: HeldOut) -> list[str]:
     """Refuses training on the test set, and returns what else is doubtful about the sets."""
+    name = type(task).__name__
     lines, counts = [], {}
     for set_name in ("test", "validation"):
-        n, different = _different(name, sets, set_name)
+        n, different = _different(task, sets, set_name)
         if different < n / 2 and not (isinstance(data, Source) and data.task.size):
             counts[set_name] = f"{different:,} of {n:,} in {set_name}"
     if counts:
@@ -164,14 +165,17 @@ def _doubts(name: str, data: Data, sets: HeldOut) -> list[str]:
     return lines
 
 
-def _different(name: str, sets: HeldOut, set_name: str) -> tuple[int, int]:
+def _different(task: Task, sets: HeldOut, set_name: str) -> tuple[int, int]:
     """The number of examples of a set, at most 10,000, and how many of them are different."""
     inputs = np.asarray(getattr(sets, set_name).inputs)[:10_000]
     different = len(np.unique(inputs.reshape(len(inputs), -1), axis=0))
     if different == 1 < len(inputs):
+        hint = "Does its example(key, index) use the key?"
+        if isinstance(task, DiskTask):
+            hint = "Their inputs must differ, or there is nothing to learn from them."
         raise UserError(
-            f"{name}: all {len(inputs):,} examples of the {set_name} set are equal. Does its "
-            "example(key, index) use the key?"
+            f"{type(task).__name__}: all {len(inputs):,} examples of the {set_name} set are equal. "
+            f"{hint}"
         )
     return len(inputs), different
 

@@ -218,7 +218,7 @@ def population_of(seeds: int | Sequence[int], rates: float | Sequence[float]) ->
     plain_rates: list[float] = np.atleast_1d(rates).tolist()
     if isinstance(plain_seeds, list):
         return population_of_seeds(plain_seeds, plain_rates)
-    if not isinstance(plain_seeds, int):
+    if not isinstance(plain_seeds, int) or isinstance(plain_seeds, bool):
         raise UserError(f"seeds must be a number of seeds, or a list of them, got {seeds!r}.")
     return population(0, plain_seeds, plain_rates)
 

@@ -89,7 +89,7 @@ def population_of_seeds(seeds: Sequence[int], rates: Sequence[float]) -> Populat
     """Returns the population of a list of seeds at these learning rates."""
     check_seeds(len(seeds))
     for seed in seeds:
-        if not isinstance(seed, int):
+        if not isinstance(seed, int) or isinstance(seed, bool):
             raise UserError(f"seeds must be whole numbers, got {seed!r}.")
         check_range("seed", seed, 0, MAX_SEED - 1)
     if len(set(seeds)) < len(seeds):
@@ -108,6 +108,10 @@ def checked_rates(name: str, rates: Sequence[float]) -> tuple[float, ...]:
         got = rates if is_list else f"{rates!r} and no list of them"
         raise UserError(f"{name} must be positive numbers, got {got}.")
     rates = tuple(float(rate) for rate in rates)
+    # Training multiplies updates by them in float32, in which a smaller one is 0.
+    low, high = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+    if wrong := [rate for rate in rates if not low <= rate <= high]:
+        raise UserError(f"{name} must be from {low:.2g} to {high:.2g}, got {wrong[0]:g}.")
     if len(set(rates)) < len(rates):
         raise UserError(f"{name} has a rate twice: {rates}; for more members take more seeds.")
     return rates

@@ -54,6 +54,18 @@ def drawn(file, tmp_path):
     return plan.read(copy), tmp_path
 
 
+def test_a_plan_or_a_value_that_cannot_be_read_is_a_one_line_error(drawn):
+    _, folder = drawn
+    (folder / "VALUE").write_bytes(b"\xff\xfe")
+    deep = folder / "deep.json"
+    deep.write_text("[" * 100_000)
+    cases = {"VALUE is damaged: it is no text": "PLAN.json", "not a plan of confirm": deep.name}
+    for words, name in cases.items():
+        with pytest.raises(UserError, match=words) as error:
+            plan.read(folder / name)
+        assert "\n" not in str(error.value)
+
+
 def test_a_constant_is_not_planned(rows, file):
     assert [row.verdict for row in rows] == [HELD, HELD]
     assert [row.item for row in plan.read(file).rows] == ["Table 1"]

@@ -64,6 +64,35 @@ def test_damaged_rows_of_a_finished_run_are_noticed(run, damage):
         assert Workdir(folder).rows_difference(held).startswith("metrics.jsonl: ")
 
 
+def test_a_nan_in_place_of_a_null_is_an_edit_of_the_file(run):
+    folder, _ = run
+    file = folder / "result.json"
+    with open_workdir(folder, CONFIG) as workdir:
+        workdir.write("result.json", {**RESULT, "members": [{"loss": None}]})
+    assert Workdir(folder).read("result.json")["members"] == [{"loss": None}]
+    for constant in ("NaN", "Infinity"):
+        text = file.read_text()
+        file.write_text(text.replace("null", constant))
+        with pytest.raises(UserError, match=r"result.json is damaged: .*not JSON compliant"):
+            Workdir(folder).read("result.json")
+        file.write_text(text)
+
+
+def test_a_folder_that_vanishes_while_it_is_written_is_a_one_line_error(tmp_path):
+    with open_workdir(tmp_path / "run", CONFIG) as workdir:
+        workdir.resume_rows(None, 0)
+        os.rename(workdir.path, tmp_path / "elsewhere")
+        writes = [
+            lambda: workdir.append([row(1)]),
+            lambda: workdir.append_timing(row(1)),
+            lambda: workdir.write("result.json", RESULT),
+        ]
+        for write in writes:
+            with pytest.raises(UserError, match="run was removed or renamed while") as error:
+                write()
+            assert "\n" not in str(error.value)
+
+
 def test_a_resumed_run_has_the_rows_of_its_checkpoint_and_no_others(run):
     folder, held = run
     (folder / "result.json").unlink()

@@ -53,6 +53,19 @@ def test_a_damaged_member_is_reported_once_and_trained_again(tmp_path, capsys, d
     assert Store(tmp_path).get(MLP, 0, 1e-2) == TRAINED
 
 
+def test_variants_whose_names_differ_in_punctuation_only_keep_their_files(tmp_path, capsys):
+    names = ["MLP, up", "MLP/up", "MLP: up"]
+    variants = [Variant(name, FROZEN) for name in names]
+    results = [TRAINED._replace(seconds=float(i)) for i in range(3)]
+    for _ in range(2):  # the second time they replace their own files
+        for variant, trained in zip(variants, results, strict=True):
+            Store(tmp_path).put(variant, 0, 1e-2, trained)
+    assert [Store(tmp_path).get(variant, 0, 1e-2) for variant in variants] == results
+    assert not capsys.readouterr().err and len([*tmp_path.iterdir()]) == 3
+    # A file of an older version has the short name, whichever of them wrote it.
+    assert (tmp_path / "MLP-up-frozen-rate0.01-seed0.json").exists()
+
+
 def test_parameters_belong_to_a_learning_rate(tmp_path, capsys):
     params = {"block": {"kernel": np.ones(2)}}
     Store(tmp_path).put_params(1e-2, params)

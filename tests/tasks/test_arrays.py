@@ -187,6 +187,13 @@ def test_arrays_that_change_later_do_not_change_the_task():
         ((INPUTS, ANSWERS), {"parts": ["train"]}, "each of the 400 examples; got 1"),
         ((INPUTS, ANSWERS), {"parts": ["tain"] * 400}, "Did you mean 'train'"),
         ((INPUTS, ANSWERS), {"test": 0.95}, "sum below 1, got 0.1 and 0.95"),
+        ((INPUTS, ANSWERS), {"validation": np.nan}, "sum below 1, got nan and 0.1"),
+        ((INPUTS, ANSWERS), {"test": "x"}, "test must be a number, got 'x'"),
+        ((INPUTS, ANSWERS), {"parts": 3}, "each of the 400 examples; got 3"),
+        ((INPUTS, ANSWERS), {"parts": [None, *["train"] * 399]}, "unknown part 'None'"),
+        ((INPUTS, ANSWERS), {"vocab_size": 20.5}, "vocab_size must be a whole number, got 20.5"),
+        ((INPUTS, ANSWERS, np.full(400, 1e39)), {}, r"from 1e-06 to 1e\+30, got 1e\+39"),
+        ((INPUTS, ANSWERS, np.full(400, 1e-50)), {}, "got 1e-50: multiply all by one number"),
     ],
 )
 def test_wrong_arrays_are_one_line_errors(arguments, options, message):

@@ -240,3 +240,11 @@ def test_a_model_that_sees_the_next_token_is_not_asked_for_it(task, copies):
     with pytest.raises(UserError, match="would copy its answers") if copies else nullcontext():
         jaxformer.train(task, both_ways, steps=1, batch_size=4, warmup=0, progress=False)
     check_answers_are_hidden(task, drawn(task).sets.test, causal=True)
+
+
+def test_arrays_with_equal_test_inputs_are_not_asked_for_their_key():
+    inputs = np.array([[1, 2]] * 20 + [[3, 4]] * 20 + [[5, 6]] * 20)
+    parts = ["train"] * 20 + ["validation"] * 20 + ["test"] * 20
+    task = Arrays(inputs, inputs[:, 0], parts=parts)
+    with pytest.raises(UserError, match=r"test set are equal\. Their inputs"):
+        heldout.checked_sets(task, make_source(task, DataSettings(), 4))

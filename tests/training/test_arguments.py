@@ -3,7 +3,8 @@
 import pytest
 
 from jaxformer.core.errors import UserError
-from jaxformer.training.arguments import unfreeze_rules
+from jaxformer.models.decoder import decoder
+from jaxformer.training.arguments import population_of, unfreeze_rules
 
 
 def test_a_wrong_rule_of_unfreeze_says_what_is_wrong_with_the_rule():
@@ -12,3 +13,27 @@ def test_a_wrong_rule_of_unfreeze_says_what_is_wrong_with_the_rule():
         unfreeze_rules([(3, (("(", "train"),))])
     with pytest.raises(UserError, match=r"^unfreeze must be a sequence of"):
         unfreeze_rules([3])
+
+
+@pytest.mark.parametrize(
+    "seeds, rates, message",
+    [
+        (True, 1e-3, "seeds must be a number of seeds, or a list of them, got True"),
+        ([True, False], 1e-3, "seeds must be whole numbers, got True"),
+        (1, 1e-320, r"must be from 1.2e-38 to 3.4e\+38, got"),
+        (1, [1e-3, 1e39], r"must be from 1.2e-38 to 3.4e\+38, got 1e\+39"),
+    ],
+)
+def test_seeds_and_rates_that_training_cannot_use_are_refused(seeds, rates, message):
+    with pytest.raises(UserError, match=message):
+        population_of(seeds, rates)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float8_e4m3fn", "x", "float64", 3])
+def test_a_dtype_that_a_network_cannot_have_is_a_one_line_error(dtype):
+    for field in ("dtype", "param_dtype"):
+        with pytest.raises(UserError, match=f"^{field}") as error:
+            decoder(
+                vocab_size=4, length=4, width=8, layers=1, heads=1, mlp_width=8, **{field: dtype}
+            )
+        assert "\n" not in str(error.value)

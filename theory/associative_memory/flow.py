@@ -47,7 +47,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.core.errors import UserError, unknown
-from theory.numerics import Numbers, check_count, check_range, is_concrete
+from theory.numerics import Numbers, check_count, check_range, in_float64, is_concrete
 
 KINDS = ("weights", "coordinates")
 
@@ -80,6 +80,7 @@ class Memory(NamedTuple):
     truncated_noise: jax.Array
 
 
+@in_float64
 def gradient_flow(
     alpha: Numbers, times: Numbers | Sequence[float], n: int = 2, kind: str = "weights"
 ) -> Flow:
@@ -106,6 +107,7 @@ def gradient_flow(
     return Flow(*(x.reshape(alpha.shape + times.shape) for x in flat))
 
 
+@in_float64
 def predict(
     alpha: Numbers,
     times: Numbers | Sequence[float],
@@ -125,6 +127,7 @@ def predict(
     return Memory(a, b, signal, noise, *probabilities(a, b, n), *truncated(a, b, n, rank))
 
 
+@in_float64
 def measure(
     key: jax.Array,
     alpha: Numbers,
@@ -145,6 +148,7 @@ def measure(
     return Memory(*(x.reshape(alpha.shape + times.shape) for x in flat))
 
 
+@in_float64
 def asymptotic_constant(alpha: Numbers, n: int = 2, kind: str = "weights") -> jax.Array:
     """Returns C of e^a ~ C/t at late times. Args as in `gradient_flow`."""
     _check_arguments(alpha, 0.0, n, kind)
@@ -152,6 +156,7 @@ def asymptotic_constant(alpha: Numbers, n: int = 2, kind: str = "weights") -> ja
     return constant / (1 - jnp.asarray(alpha, float))
 
 
+@in_float64
 def singular_values(a: Numbers, b: Numbers, n: int) -> tuple[jax.Array, jax.Array]:
     """Returns the singular values sigma_signal (n - 1 times) and sigma_noise (once) of W.
 
@@ -162,12 +167,14 @@ def singular_values(a: Numbers, b: Numbers, n: int) -> tuple[jax.Array, jax.Arra
     return -jnp.asarray(a), jnp.abs(n * b - (n - 1) * a) / (n + 1) ** 0.5
 
 
+@in_float64
 def probabilities(a: Numbers, b: Numbers, n: int) -> tuple[jax.Array, jax.Array]:
     """Returns the probabilities of the correct and of the noise label for the whole W."""
     total = 1 + (n - 1) * jnp.exp(a) + jnp.exp(b)
     return 1 / total, jnp.exp(b) / total
 
 
+@in_float64
 def truncated(a: Numbers, b: Numbers, n: int, rank: int) -> tuple[jax.Array, jax.Array]:
     """Returns P(correct) and P(noise) after truncation of W to `rank`.
 
@@ -200,6 +207,7 @@ def truncated(a: Numbers, b: Numbers, n: int, rank: int) -> tuple[jax.Array, jax
     return p_correct, p_noise
 
 
+@in_float64
 def cross_entropy(logits_JxN: jax.Array, alpha: Numbers) -> jax.Array:
     """Returns the mean over inputs of -sum_y p(y|x) log softmax.
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxformer import capture
 from jaxformer.core.errors import UserError
 from jaxformer.models.path_features import attentioned_input, readout_queries
-from theory.numerics import Array
+from theory.numerics import Array, in_float64
 
 
 def attentioned_of(
@@ -61,6 +61,7 @@ def attentioned_of(
     return from_maps(activations["embedded"], maps, readout), heads
 
 
+@in_float64
 def from_maps(tokens_BxTxn: Array, maps: Sequence[Array], readout: str = "last") -> jax.Array:
     """Returns the attentioned inputs xi, (B, D, n), of token vectors and attention maps.
 

@@ -29,7 +29,7 @@ from jaxformer.core.errors import UserError
 from theory.attention_paths import bartlett, multiple_outputs
 from theory.attention_paths.argument_checks import check_problem, check_widths
 from theory.attention_paths.kernel import StoredExamples, energy, store_compressed_examples
-from theory.numerics import Array, Numbers, is_concrete, one_lapack_thread
+from theory.numerics import Array, Numbers, in_float64, is_concrete, one_lapack_thread
 
 
 class OrderParameter(NamedTuple):
@@ -53,6 +53,7 @@ class OrderParameter(NamedTuple):
         return jnp.atleast_2d(self.chain[-1])
 
 
+@in_float64
 def order_parameter(
     attentioned: Array,
     labels: Array,
@@ -97,7 +98,7 @@ def order_parameter(
         raise UserError(
             f"the order parameter did not converge: |gradient| {float(norm):.1e} of the action, "
             f"expected at most {_max_gradient_norm(labels.dtype):.0e}. Raise the temperature "
-            f"({float(temperature):g}), or use float64 (jax.enable_x64)."
+            f"({float(temperature):g})."
         )
     return OrderParameter(chain, value, norm, temperature, heads, widths, m)
 

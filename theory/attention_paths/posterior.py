@@ -26,7 +26,7 @@ from theory.attention_paths.kernel import (
 )
 from theory.attention_paths.predictor import mean_weights, psd_factor, variances
 from theory.attention_paths.reconstruction import reconstruct
-from theory.numerics import Array, one_lapack_thread
+from theory.numerics import Array, in_float64, one_lapack_thread
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,17 +93,20 @@ class Posterior:
         return doubts(self.diagnostics)
 
     @property
+    @in_float64
     def chain(self) -> list[np.ndarray]:
         """Order parameters [u, U^(L), .., U^(1)] of each draw; needs method "collapsed"."""
         theta = jnp.asarray(self._theta_for("order parameters of all layers"))
         chain = jax.vmap(lambda t: bartlett.order_parameters(self.problem.layout, t))(theta)
         return [np.asarray(U) for U in chain]
 
+    @in_float64
     def mean(self, attentioned_test: Array) -> np.ndarray:
         """Returns the mean E[f] on the test inputs."""
         test_BxDxn = self._expanded(attentioned_test)
         return self.problem.by_output(np.asarray(jnp.tensordot(test_BxDxn, self.linear.mean(0), 2)))
 
+    @in_float64
     def variance(self, attentioned_test: Array) -> np.ndarray:
         """Returns the variance Var[f] on the test inputs.
 
@@ -123,6 +126,7 @@ class Posterior:
         """Returns E[U] = E[v^(1) v^(1)T] / N_1, which excludes the input projection."""
         return self.U.mean(0)
 
+    @in_float64
     def gram_effective(self) -> np.ndarray:
         """Returns E[V_eff V_eff^T] / n, which includes the input projection.
 
@@ -134,14 +138,17 @@ class Posterior:
             return grams * paths / len(self.linear)  # linear is V_eff / sqrt(D n)
         return (self.U - self.U @ self.gradients() @ self.U / n).mean(0)
 
+    @in_float64
     def energies(self) -> np.ndarray:
         """Returns ln det(K + T) + Y^T (K + T)^-1 Y at the U of each draw, (S,)."""
         return self._over_draws(energy)
 
+    @in_float64
     def gradients(self) -> np.ndarray:
         """Returns G = d energy / dU at the U of each draw, (S, D, D)."""
         return self._over_draws(energy_gradient)
 
+    @in_float64
     def weights(self, key: jax.Array, index: int) -> dict:
         """Draws all weights of the network given draw `index`.
 

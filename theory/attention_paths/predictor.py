@@ -28,11 +28,12 @@ from theory.attention_paths.kernel import (
     store_examples,
 )
 from theory.attention_paths.order_parameter import OrderParameter
-from theory.numerics import Array, Numbers
+from theory.numerics import Array, Numbers, in_float64
 
 TESTS_AT_ONCE = 200  # limits the memory of `variances`
 
 
+@in_float64
 def predict(
     order_parameter: OrderParameter, attentioned: Array, labels: Array, attentioned_test: Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -56,6 +57,7 @@ def predict(
     return predict_at(order_parameter.U, attentioned, labels, temperature, attentioned_test)
 
 
+@in_float64
 def predict_at(
     U: Array, attentioned: Array, labels: Array, temperature: Numbers, attentioned_test: Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -118,6 +120,7 @@ def psd_factor(U_DxD: jax.Array) -> jax.Array:
     return vectors_DxD * jnp.sqrt(jnp.maximum(values_D, 0))[None, :]
 
 
+@in_float64
 def log_evidence(order_parameter: OrderParameter, examples: int) -> jax.Array:
     """Returns ln p(Y | X) at leading order in N: -N (S - S_prior) / 2 - P ln(2 pi) / 2.
 
@@ -136,11 +139,13 @@ def log_evidence(order_parameter: OrderParameter, examples: int) -> jax.Array:
     return -0.5 * (excess + examples * math.log(2 * math.pi))
 
 
+@in_float64
 def gram_hidden(order_parameter: OrderParameter) -> jax.Array:
     """Returns the Gram matrix without the input projection, <v^(1) v^(1)T> / N_1, which is U."""
     return order_parameter.U
 
 
+@in_float64
 def gram_effective(order_parameter: OrderParameter, n: int) -> jax.Array:
     """Returns the Gram matrix with the input projection, <V_eff V_eff^T> / n.
 
@@ -162,6 +167,7 @@ def gram_effective(order_parameter: OrderParameter, n: int) -> jax.Array:
     return U - order_parameter.width[0] / n * (U - U @ jnp.linalg.solve(Ut, U))
 
 
+@in_float64
 def head_scores(U: Array, heads: Sequence[int]) -> list[jax.Array]:
     """Returns a score for each head: heads with low scores can be pruned.
 
@@ -189,6 +195,7 @@ def head_scores(U: Array, heads: Sequence[int]) -> list[jax.Array]:
     return [score / largest for score in scores]
 
 
+@in_float64
 def prune(U: Array, heads: Sequence[int], layer: int, head: int) -> jax.Array:
     """Returns U with the rows and columns of all paths through one head set to zero.
 

@@ -35,13 +35,14 @@ from theory.attention_paths.diagnostics import diagnose
 from theory.attention_paths.kernel import StoredExamples, store_compressed_examples
 from theory.attention_paths.order_parameter import order_parameter
 from theory.attention_paths.posterior import Posterior, Problem, collapsed_draws
-from theory.numerics import Array, check_count, one_lapack_thread
+from theory.numerics import Array, check_count, in_float64, one_lapack_thread
 
 METHODS = ("collapsed", "weights")
 STATISTICS = ("energy", "diverging", "num_steps", "accept_prob", "step_size")
 CHAIN_METHODS = ("sequential", "vectorized")
 
 
+@in_float64
 def sample(
     key: jax.Array,
     attentioned: Array,
@@ -118,6 +119,7 @@ class Sampler:
     chunk: int = 100
 
     @classmethod
+    @in_float64
     def build(
         cls,
         attentioned: Array,
@@ -154,6 +156,7 @@ class Sampler:
         )
         return cls(problem, warmup, chains, method, chain_method, **options)
 
+    @in_float64
     def start(self, key: jax.Array) -> Any:
         """Returns the state before the first step: the order parameter plus prior noise."""
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
@@ -163,6 +166,7 @@ class Sampler:
             state = nuts.start(self._spec(), self._data(), self._start_theta(), keys)
             return jax.tree.map(np.asarray, state)
 
+    @in_float64
     def advance(self, state: Any, steps: int) -> tuple[Any, dict]:
         """Takes at most `self.chunk` steps of each chain and returns the state and the draws."""
         check_count("steps", steps)
@@ -176,6 +180,7 @@ class Sampler:
             chunk = jax.tree.map(lambda x: np.asarray(x)[:, warmup_steps:steps], chunk)
             return jax.tree.map(np.asarray, state), chunk
 
+    @in_float64
     def posterior(self, chunks: Sequence[dict], draws: int | None = None) -> Posterior:
         """Returns all draws of the chunks, or the first `draws`. Diagnostics use all draws."""
         by_chain = jax.tree.map(lambda *parts: np.concatenate(parts, 1), *chunks)

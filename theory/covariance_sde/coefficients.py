@@ -31,9 +31,10 @@ import numpy as np
 
 from jaxformer.core.errors import UserError
 from theory.covariance_sde.mixing import UNMASKED, Mixing, check_width
-from theory.numerics import check_range, is_concrete
+from theory.numerics import check_range, in_float64, is_concrete
 
 
+@in_float64
 def drift(phi: jax.Array, mixing: Mixing = UNMASKED, width: int | None = None) -> jax.Array:
     """Returns the drift of the SDE, diag_a(kappa tr(P_a Phi)/m), (.., m, m).
 
@@ -63,6 +64,7 @@ def drift(phi: jax.Array, mixing: Mixing = UNMASKED, width: int | None = None) -
     )
 
 
+@in_float64
 def covariance(phi: jax.Array, mixing: Mixing = UNMASKED, width: int | None = None) -> jax.Array:
     """Returns the covariance of the noise of the SDE, c Sigma^v + (kappa/H) Sigma^M, (.., p, p).
 
@@ -83,6 +85,7 @@ def covariance(phi: jax.Array, mixing: Mixing = UNMASKED, width: int | None = No
     return (2.0 if mixing.output_projection else 1.0) * value + rate * mixed
 
 
+@in_float64
 def one_step_mean(phi: jax.Array, width: int, mixing: Mixing = UNMASKED) -> jax.Array:
     """Returns the mean of one layer, E[Phi'] = Phi + drift(Phi)/n, exact at every width n.
 
@@ -95,6 +98,7 @@ def one_step_mean(phi: jax.Array, width: int, mixing: Mixing = UNMASKED) -> jax.
     return jnp.asarray(phi) + drift(phi, mixing, width) / width
 
 
+@in_float64
 def one_step_covariance(phi: jax.Array, width: int, mixing: Mixing = UNMASKED) -> jax.Array:
     """Returns the covariance Cov(Phi') of one layer, exact at every width n, (.., p, p).
 
@@ -142,6 +146,7 @@ def one_step_covariance(phi: jax.Array, width: int, mixing: Mixing = UNMASKED) -
     return wishart(mixed_heads, *abcd) + mixed if mixing.output_projection else mixed
 
 
+@in_float64
 def mean(
     phi0: jax.Array, tau: float | jax.Array, mixing: Mixing = UNMASKED, width: int | None = None
 ) -> jax.Array:
@@ -171,6 +176,7 @@ def mean(
     return phi + jnp.diag(flow[:m] @ jnp.append(diagonal, 1.0) - diagonal)
 
 
+@in_float64
 def mean_trace(
     phi0: jax.Array, tau: float | jax.Array, width: int | None = None
 ) -> tuple[jax.Array, jax.Array]:
@@ -218,6 +224,7 @@ def upper_triangle_pairs(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np
     return a, b, a.T, b.T
 
 
+@in_float64
 def square_root(phi: jax.Array) -> jax.Array:
     """Returns H with H^T H = Phi for a positive semi-definite Phi of any rank."""
     eigenvalues, vectors = jnp.linalg.eigh(phi)

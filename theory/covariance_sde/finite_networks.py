@@ -22,7 +22,7 @@ from theory.covariance_sde.coefficients import check_covariance, square_root
 from theory.covariance_sde.decoder import Decoder
 from theory.covariance_sde.ensemble import Ensemble, check_at_least_m_wide, networks_at_once
 from theory.covariance_sde.mixing import UNMASKED, Mixing, check_width
-from theory.numerics import check_count, check_range, states_at
+from theory.numerics import check_count, check_range, in_float64, states_at
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Network:
 WISHART = Wishart()
 
 
+@in_float64
 def measure(
     key: jax.Array,
     phi0: jax.Array,

@@ -38,9 +38,10 @@ from theory.covariance_sde.coefficients import (
     square_root,
 )
 from theory.covariance_sde.mixing import UNMASKED, Mixing
-from theory.numerics import check_count, check_range, is_concrete, states_at
+from theory.numerics import check_count, check_range, in_float64, is_concrete, states_at
 
 
+@in_float64
 def factor_step(
     h_MxM: jax.Array,
     w_MxM: jax.Array,
@@ -131,6 +132,7 @@ class Euler:
 FACTOR = Factor()
 
 
+@in_float64
 def predict(
     key: jax.Array,
     phi0: jax.Array,
@@ -178,7 +180,7 @@ def predict(
             f"{count} of {paths} paths overflowed (inf or nan) before tau = {float(tau):g}. "
             "The result contains them: exclude them from averages.",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=3,  # the caller of `in_float64`
         )
     return phi[:, 0] if times is None else phi
 
@@ -188,11 +190,13 @@ def overflowed(phi: jax.Array) -> jax.Array:
     return (~jnp.isfinite(phi)).any(axis=tuple(range(1, jnp.ndim(phi)))).sum()
 
 
+@in_float64
 def log_trace(phi: jax.Array) -> jax.Array:
     """Returns log(Tr(Phi)/m)."""
     return jnp.log(jnp.trace(phi, axis1=-2, axis2=-1) / phi.shape[-1])
 
 
+@in_float64
 def correlation(phi: jax.Array, a: int = 0, b: int = 1) -> jax.Array:
     """Returns the correlation Phi^ab / sqrt(Phi^aa Phi^bb) of tokens a and b."""
     return phi[..., a, b] / jnp.sqrt(phi[..., a, a] * phi[..., b, b])

@@ -44,7 +44,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer.core.errors import UserError, unknown
-from theory.numerics import check_count
+from theory.numerics import check_count, in_float64
 from theory.one_step.trigger_process import PairMoments, check_process, pair_moments, sample
 
 VALUES = ("paper", "exact")
@@ -69,6 +69,7 @@ class Ordering(NamedTuple):
     over_noise: jax.Array  # xi_{q->j} - xi_{q->tau}, Equation (4)
 
 
+@in_float64
 def attention_logits(N: int, T: int, alpha: float, setting: Setting) -> Ordering:
     """Returns the two differences of Theorem 2 from the exact population gradient.
 
@@ -114,6 +115,7 @@ def _attention_logits(N, T, alpha, values, sizes, exclude_trigger):
     return Ordering(g_previous.trigger - g_previous.token, g.token - g.noise)
 
 
+@in_float64
 def attention_logits_limit(N: int, alpha: float, setting: Setting) -> Ordering:
     """Returns the leading orders in 1/N of the module's table. Args as in `attention_logits`."""
     _check(N, 3, alpha, setting)
@@ -130,6 +132,7 @@ def attention_logits_limit(N: int, alpha: float, setting: Setting) -> Ordering:
     return Ordering(after_trigger, over_noise_excluded if setting.exclude_trigger else over_noise)
 
 
+@in_float64
 def measure_attention_logits(
     key: jax.Array, N: int, T: int, alpha: float, samples: int, setting: Setting
 ) -> tuple[Ordering, Ordering]:

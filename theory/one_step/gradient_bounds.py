@@ -21,7 +21,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from theory.numerics import Numbers, check_count, check_range
+from theory.numerics import Numbers, check_count, check_range, in_float64
 from theory.one_step.gradient_step import Margins
 from theory.one_step.trigger_process import (
     TABLE_3,
@@ -41,6 +41,7 @@ class Printed(NamedTuple):
     range: jax.Array
 
 
+@in_float64
 def lemma_d1(N: int, alpha: Numbers) -> Printed:
     """Returns mu, sigma^2 and R of Lemma D.1 for the noise token and for an ordinary token."""
     a = jnp.asarray(alpha, float)
@@ -49,6 +50,7 @@ def lemma_d1(N: int, alpha: Numbers) -> Printed:
     return Printed(mean, variance, jnp.stack([jnp.maximum(a, 1 - a), jnp.ones_like(a)]))
 
 
+@in_float64
 def lemma_d2(N: int, T: int, alpha: Numbers) -> Printed:
     """Returns mu, sigma^2 and R of Lemma D.2 for the cases of `TABLE_3`."""
     table = first_step_table_limit(N, T, alpha, printed=True)
@@ -70,6 +72,7 @@ def allowed(printed: Printed, N: int, samples: int, delta: Numbers, indices: int
     return jnp.sqrt(4 * printed.variance * log / samples) + 4 * printed.range * log / samples
 
 
+@in_float64
 def margin_errors(N: int, T: int, samples: int, alpha: Numbers, delta: Numbers) -> Margins:
     """Returns the error that the proof of Theorem 1 gives each margin.
 
@@ -82,6 +85,7 @@ def margin_errors(N: int, T: int, samples: int, alpha: Numbers, delta: Numbers) 
     return Margins(feed_forward.sum(), values[:3].max() + values[3:].max())
 
 
+@in_float64
 def measure_first_gradients(
     key: jax.Array, N: int, T: int, alpha: Numbers, samples: int, trials: int
 ) -> tuple[jax.Array, jax.Array]:

@@ -60,7 +60,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer.core.errors import unknown
-from theory.numerics import Numbers, check_count
+from theory.numerics import Numbers, check_count, in_float64
 from theory.one_step.trigger_process import PairMoments, check_process, pair_moments, sample
 
 INPUTS = ("current", "current_and_previous")
@@ -88,6 +88,7 @@ class Features(NamedTuple):
     last: jax.Array  # x_T, (B, D)
 
 
+@in_float64
 def margins(
     key: jax.Array,
     N: int,
@@ -120,6 +121,7 @@ def margins(
     return predict(*setting), measure(key, *setting, trials)
 
 
+@in_float64
 def predict(
     N: int, T: int, samples: int, alpha: float, inputs: str = "current_and_previous"
 ) -> Margins:
@@ -131,6 +133,7 @@ def predict(
     return _predict(N, T, samples, alpha, inputs)
 
 
+@in_float64
 def measure(
     key: jax.Array,
     N: int,
@@ -150,6 +153,7 @@ def measure(
     return _measure(jax.random.split(key, trials), alpha, N, T, samples, tests, inputs)
 
 
+@in_float64
 def theorem_1(
     N: int, alpha: Numbers, noise_fraction: Numbers, inputs: str = "current_and_previous"
 ) -> Margins:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from theory.numerics import Numbers, check_count, check_range
+from theory.numerics import Numbers, check_count, check_range, in_float64
 from theory.one_step.attention_ordering import (
     Setting,
     average_over_ybar,
@@ -30,6 +30,7 @@ class NoiseMatrices(NamedTuple):
     B_token: jax.Array
 
 
+@in_float64
 def noise_matrices(N: int, T: int, alpha: float) -> NoiseMatrices:
     """Returns A and B of Equation (7) after one step of W_V from zero, exact for x_t = E(z_t).
 
@@ -63,6 +64,7 @@ def _noise_matrices(N, T, alpha):
     return NoiseMatrices(A.noise, A.token, B.noise, B.token)
 
 
+@in_float64
 def noise_recursion(
     eta: Numbers, alpha: Numbers, N: int, steps: int
 ) -> tuple[jax.Array, jax.Array]:

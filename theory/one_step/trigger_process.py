@@ -23,7 +23,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from theory.numerics import Numbers, check_count, check_range
+from theory.numerics import Numbers, check_count, check_range, in_float64
 
 TRIGGER = 0
 # Cases (ybar, k) of Lemmas E.1 to E.7: "j" is a ybar other than q, "k" is a token other than ybar.
@@ -103,6 +103,7 @@ def check_process(N: int, T: int, alpha: Numbers, least_N: int = 3) -> None:
     check_range("alpha", alpha, 0.0, 1.0)
 
 
+@in_float64
 def lemma_counts(N: int, T: int, alpha: Numbers) -> CountMoments:
     """Returns the exact moments of n_k = #{t <= T: z_t = k}, in the order of `LEMMAS`.
 
@@ -117,6 +118,7 @@ def lemma_counts(N: int, T: int, alpha: Numbers) -> CountMoments:
     return _lemma_counts(jnp.asarray(N, float), jnp.asarray(alpha, float), T)
 
 
+@in_float64
 def lemma_counts_limit(N: int, T: int, alpha: Numbers, printed: bool = False) -> CountMoments:
     """Returns the moments of Lemmas E.1 to E.7 for N, T >> 1.
 
@@ -138,6 +140,7 @@ def lemma_counts_limit(N: int, T: int, alpha: Numbers, printed: bool = False) ->
     return CountMoments(mean, variance + mean**2)
 
 
+@in_float64
 def first_step_table(N: int, T: int, alpha: Numbers) -> GradientMoments:
     """Returns the exact mean and variance of Gamma(j,k) = (1/(N+1) - 1{y=j}) n_k/T (Table 3).
 
@@ -174,6 +177,7 @@ def first_step_table(N: int, T: int, alpha: Numbers) -> GradientMoments:
     return GradientMoments(jnp.stack(means), jnp.stack(variances))
 
 
+@in_float64
 def first_step_table_limit(
     N: int, T: int, alpha: Numbers, printed: bool = False
 ) -> GradientMoments:

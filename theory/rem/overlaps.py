@@ -30,6 +30,7 @@ from theory.numerics import (
     chebyshev_sum_2d,
     check_count,
     check_range,
+    in_float64,
     is_concrete,
 )
 from theory.rem.coordinates import PAIR_END, cosine_coordinate, spread_coordinate
@@ -39,6 +40,7 @@ from theory.rem.limit import heuristic_overlap, limit_overlap
 MAX_LENGTH = 1e15  # tokens; for more, 1 - 1/T rounds to 1
 
 
+@in_float64
 def critical_beta(rho: Numbers) -> jax.Array:
     """Returns beta_c = sqrt(2 / (1 - rho)), above which an attention row condenses (T -> infinity).
 
@@ -52,6 +54,7 @@ def critical_beta(rho: Numbers) -> jax.Array:
     return jnp.sqrt(2 / (1 - jnp.asarray(rho, float)))
 
 
+@in_float64
 def self_overlap(
     beta: Numbers, rho: Numbers, T: float | None = None, d_head: int | None = None
 ) -> jax.Array:
@@ -81,6 +84,7 @@ def self_overlap(
     return jnp.tensordot(jnp.asarray(weights, beta.dtype), jnp.stack(terms), axes=1)
 
 
+@in_float64
 def cross_overlap(
     beta: Numbers, rho: Numbers, T: float | None = None, d_head: int | None = None
 ) -> jax.Array:
@@ -108,6 +112,7 @@ def cross_overlap(
     return jax.pure_callback(average, out, beta, rho, vmap_method="broadcast_all")
 
 
+@in_float64
 def second_moment(beta: Numbers, rho: Numbers, T: float | None = None) -> jax.Array:
     """Returns E (sum_s A_ts^2)^2 in the broadcast shape of beta and rho.
 
@@ -125,6 +130,7 @@ def second_moment(beta: Numbers, rho: Numbers, T: float | None = None) -> jax.Ar
     return _second_moment(beta, rho, T)
 
 
+@in_float64
 def attention_entropy(beta: Numbers, rho: Numbers, T: float) -> jax.Array:
     """Returns the mean Shannon entropy of a row in nats, E ln Z - s^2 (1 - Y_q).
 
@@ -143,6 +149,7 @@ def attention_entropy(beta: Numbers, rho: Numbers, T: float) -> jax.Array:
     return _entropy(beta, rho, tokens)
 
 
+@in_float64
 def self_overlap_heuristic(beta: Numbers, rho: Numbers, T: float) -> jax.Array:
     """Returns Y_q by the paper's finite-size rule: eq. 15 below beta_c, eq. 13 above.
 
@@ -153,6 +160,7 @@ def self_overlap_heuristic(beta: Numbers, rho: Numbers, T: float) -> jax.Array:
     return heuristic_overlap(beta, rho, tokens, jnp)
 
 
+@in_float64
 def spectrum_radius(beta: Numbers, rho: Numbers, T: float | None = None) -> jax.Array:
     """Returns sqrt(Y_q - Y_p), the radius of the disc of eigenvalues of A without its outlier 1.
 

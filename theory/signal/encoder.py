@@ -17,7 +17,7 @@ from jaxformer.models.encoder import STRENGTHS, EncoderSpec
 from jaxformer.models.layers import rms_normalise
 from jaxformer.models.transformer import TransformerBlock
 from theory import rem
-from theory.numerics import check_count, check_range
+from theory.numerics import check_count, check_range, in_float64
 from theory.signal.measurement import attention_averages, mean_cosine
 from theory.signal.propagation import Block, overlap_pair, propagate
 
@@ -31,6 +31,7 @@ class Signal(NamedTuple):
     entropy: jax.Array  # (depth,) mean entropy of an attention row in nats
 
 
+@in_float64
 def predict(
     block: Block, depth: int, T: float, rho0: float = 0.0, overlaps: str = "exact"
 ) -> Signal:

@@ -18,7 +18,7 @@ import numpy as np
 from jaxformer.core.errors import UserError, check_choice
 from theory import rem
 from theory.activations import activation_function
-from theory.numerics import Numbers, check_count, check_range
+from theory.numerics import Numbers, check_count, check_range, in_float64
 from theory.signal.encoder_block import MAX_ALPHA, OVERLAPS, Block, cosine_map
 
 MAX_STRENGTH = 1e100  # of variances and residual weights: their squares stay finite
@@ -34,6 +34,7 @@ class FixedPoints(NamedTuple):
     stable: np.ndarray  # (F,) |slope| < 1
 
 
+@in_float64
 def propagate(
     rho0: Numbers, block: Block, depth: int, T: float | None = None, overlaps: str | None = None
 ) -> jax.Array:
@@ -60,6 +61,7 @@ def propagate(
     return _propagate(rho0, block, depth, T, overlaps)
 
 
+@in_float64
 def block_map(
     rho: Numbers, block: Block, T: float | None = None, overlaps: str | None = None
 ) -> jax.Array:
@@ -68,6 +70,7 @@ def block_map(
     return _block_map(*_broadcast(rho, block), T, overlaps)
 
 
+@in_float64
 def critical_alpha(
     beta: Numbers,
     block: Block,
@@ -104,6 +107,7 @@ def critical_alpha(
     return _critical_alpha(*_broadcast(epsilon, block), depth, T, overlaps)
 
 
+@in_float64
 def fixed_points(
     block: Block, T: float | None = None, overlaps: str | None = None, grid: int = 2001
 ) -> FixedPoints:
@@ -129,6 +133,7 @@ def fixed_points(
     return FixedPoints(roots, slope, np.abs(slope) < 1)
 
 
+@in_float64
 def effective_beta(init_std: Numbers, width: int, length: int) -> jax.Array:
     """Returns beta = init_std^2 width / sqrt(ln T), whatever the number of heads.
 
@@ -145,6 +150,7 @@ def effective_beta(init_std: Numbers, width: int, length: int) -> jax.Array:
     return jnp.asarray(init_std, float) ** 2 * (width / np.log(length) ** 0.5)
 
 
+@in_float64
 def effective_beta_paper(init_std: Numbers, d_head: int, length: int) -> jax.Array:
     """Returns init_std^2 d_head / sqrt(ln T), the paper's B.1.
 

@@ -20,7 +20,13 @@ from typing import Any, Protocol
 from jaxformer.core import paths
 from jaxformer.core.errors import one_line
 from jaxformer.io import npz_store
-from jaxformer.io.atomic_files import has_checksum, with_checksum, without_checksum, write_json
+from jaxformer.io.atomic_files import (
+    has_checksum,
+    sha256,
+    with_checksum,
+    without_checksum,
+    write_json,
+)
 from jaxformer.studies.anatomy.training import Trained
 from jaxformer.training.metrics import Mean
 
@@ -75,9 +81,9 @@ class Store:
         """Returns a member, None if it was not trained or its file is damaged."""
         key = (variant.name, seed, rate)
         if key not in self.members and self.folder:
-            file = self._file(*key)
-            if file.exists() and file not in self._damaged:
-                self._read(file, key)
+            for file in (self._file(*key), self._other_file(*key)):
+                if key not in self.members and file.exists() and file not in self._damaged:
+                    self._read(file, key)
         return self.members.get(key)
 
     def put(self, variant: Named, seed: int, rate: float, trained: Any) -> None:
@@ -86,7 +92,10 @@ class Store:
         self.members[key] = trained
         if self.folder:
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_json(self._file(*key), with_checksum({"member": key, **trained._asdict()}))
+            file = self._file(*key)
+            if file.exists() and self._is_of_a_namesake(file, key):
+                file = self._other_file(*key)
+            write_json(file, with_checksum({"member": key, **trained._asdict()}))
 
     def put_params(self, rate: float, params: Mapping[str, Any], seed: int = 0) -> None:
         """Stores the parameters of the whole network that was trained at this learning rate."""
@@ -119,10 +128,20 @@ class Store:
                 raise ValueError("it has no checksum")
             values = without_checksum(values)
             if values["member"] != [*key]:
+                if self._file(*values["member"]) == file:
+                    return  # of a variant whose name differs in its punctuation only
                 raise ValueError("it is the file of another member")
             self.members[key] = self.read_member(values)
-        except (ValueError, RecursionError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             self._report_damage(file, error)
+
+    def _is_of_a_namesake(self, file: Path, key: tuple[str, int, float]) -> bool:
+        """Whether an intact file is that of a variant whose name differs in punctuation only."""
+        try:
+            member = without_checksum(json.loads(file.read_bytes()))["member"]
+            return member != [*key] and self._file(*member) == file
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return False  # a damaged file is written again
 
     def _report_damage(self, file: Path, error: Exception) -> None:
         self._damaged.add(file)
@@ -133,3 +152,8 @@ class Store:
         assert self.folder is not None
         slug = re.sub(r"\W+", "-", name)
         return self.folder / f"{slug}-rate{float(rate)!r}-seed{seed}.json"
+
+    def _other_file(self, name: str, seed: int, rate: float) -> Path:
+        """The file of a member whose own one has a variant with the same letters in its name."""
+        file = self._file(name, seed, rate)
+        return file.with_name(f"{sha256(name.encode())[:8]}-{file.name}")

@@ -21,9 +21,12 @@ def test_a_changed_plan_ladder_code_or_config_is_a_one_line_error(planned, tmp_p
     edited.write_text(file.read_text().replace('"kind": "grows"', '"kind": "shrinks"', 1))
     softer = {"pairs": replace(LADDER, rule=Trend("grows", -1.0))}
     run = next(iter(made.runs))
+    deep = tmp_path / "deep.json"
+    deep.write_text("[" * 100_000)
     other_config = made._replace(runs={run: made.runs[run]._replace(digest="0")})
     cases = [
         ("its hash does not fit", lambda: plan.read(edited)),
+        ("is not a plan of ladders: RecursionError", lambda: plan.read(deep)),
         ("holds another plan", lambda: plan.write(made._replace(hash="0"), file)),
         ("the ladder pairs has changed", lambda: plan.check(made, softer)),
         ("the ladder pairs has changed", lambda: plan.check(made, {})),
