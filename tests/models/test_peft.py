@@ -209,8 +209,46 @@ EMPTY = np.zeros(0)
         ({"bias": "all"}, {}, "bias = 'all' is not supported"),
         ({"init_lora_weights": "pissa"}, {}, "init_lora_weights = 'pissa' is not supported"),
         ({"modules_to_save": ["lm_head"]}, {}, "modules_to_save = .* is not supported"),
-        ({"r": None}, {}, "r must be a number, got None"),
-        ({"r": 0}, {}, r"gives .*layers.0.* the rank 0, but its lora_A has the rank 2"),
+        ({"r": None}, {}, "r must be a number from 1 to 1,000,000, got None"),
+        ({"r": 0}, {}, "r must be a number from 1 to 1,000,000, got 0"),
+        ({"r": True}, {}, "r must be a number from 1 to 1,000,000, got True"),
+        ({"r": 10**400}, {}, r"r must be a number from 1 to 1,000,000, got 1000.*\.\."),
+        ({"r": 5}, {}, r"gives .*layers.0.* the rank 5, but its lora_A has the rank 2"),
+        ({"lora_alpha": "8"}, {}, "lora_alpha must be a number below 1e.30, got '8'"),
+        ({"lora_alpha": float("nan")}, {}, "lora_alpha must be a number below 1e.30, got nan"),
+        ({"lora_alpha": float("inf")}, {}, "lora_alpha must be a number below 1e.30, got inf"),
+        ({"lora_alpha": 10**400}, {}, r"lora_alpha must be a number .* got 1000.*\.\."),
+        ({"lora_alpha": True}, {}, "lora_alpha must be a number below 1e.30, got True"),
+        ({"use_rslora": "false"}, {}, "use_rslora must be true or false, got 'false'"),
+        ({"use_rslora": 1}, {}, "use_rslora must be true or false, got 1"),
+        ({"rank_pattern": [1]}, {}, r"rank_pattern must be an object, got \[1\]"),
+        ({"alpha_pattern": "x"}, {}, "alpha_pattern must be an object, got 'x'"),
+        ({"rank_pattern": {"q_proj": 0}}, {}, r"rank_pattern\['q_proj'\] must be a number from 1"),
+        ({"alpha_pattern": {"q_proj": None}}, {}, r"alpha_pattern\['q_proj'\] must be a number be"),
+        ({"alpha_pattern": {"q_proj": float("nan")}}, {}, "must be a number below 1e.30, got nan"),
+        ({"rank_pattern": {"(": 4}}, {}, r"rank_pattern: '\(' is not a regular expression"),
+        ({"alpha_pattern": {"a)|(b": 4}}, {}, r"alpha_pattern: 'a\)\|\(b' is not a regular expres"),
+        ({"alpha_pattern": {"(([a-z._0-9]+)+)+!": 4}}, {}, "can match in too many ways"),
+        (
+            {},
+            {f"{MODULE}.lora_A.weight": np.full((2, 16), np.nan)},
+            "lora_A of .* has numbers that",
+        ),
+        (
+            {},
+            {f"{MODULE}.lora_B.weight": np.full((32, 2), np.inf)},
+            "lora_B of .* has numbers that",
+        ),
+        (
+            {},
+            {f"{MODULE}.lora_A.weight": np.full((2, 16), 1e300)},
+            "are nan, infinite or beyond fl",
+        ),
+        (
+            {},
+            {f"{MODULE}.lora_{x}.weight": EMPTY for x in "AB"},
+            r"tensors of \d+ modules, but target_modules of .* names \d+, such as model.layers.0.s",
+        ),
         ({"rank_pattern": {"q_proj": 3}}, {}, "gives .*q_proj the rank 3, but its lora_A has the"),
         (
             {},
@@ -239,6 +277,68 @@ def test_a_folder_of_peft_that_does_not_fit_is_a_one_line_error(fields, tensors,
     model, params, _ = tiny.tiny(CONFIGS["llama"], VOCAB)
     folder = write_reference("llama", tmp_path / "bad", tensors, **fields)
     with pytest.raises(UserError, match=message):
+        load_adapter(folder, model, params)
+
+
+ONE_LAYER = {"target_modules": ["q_proj", "k_proj"], "layers_to_transform": [0], "r": 2}
+
+
+def one_layer(folder, modules, **fields):
+    """Writes a folder of peft with adapters of some modules of the first layer."""
+    tensors = {}
+    for module in modules:
+        n_outputs = 32 if module == "q_proj" else 16
+        stem = f"base_model.model.model.layers.0.self_attn.{module}"
+        tensors |= {f"{stem}.lora_A.weight": np.ones((2, 16), np.float32)}
+        tensors |= {f"{stem}.lora_B.weight": np.ones((n_outputs, 2), np.float32)}
+    folder.mkdir()
+    save_file(tensors, folder / "adapter_model.safetensors")
+    config = {"peft_type": "LORA", "lora_alpha": 4} | ONE_LAYER | fields
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "modules, fields",
+    [
+        (("q_proj", "k_proj"), {}),
+        (("q_proj", "k_proj"), {"layers_pattern": "layers"}),
+        (("q_proj",), {"exclude_modules": ["k_proj"]}),
+        (("q_proj",), {"exclude_modules": r".*\.k_proj"}),
+        (
+            ("q_proj",),
+            {"target_modules": r"model\.layers\.0\..*q_proj", "layers_to_transform": None},
+        ),
+        (("q_proj",), {"target_modules": None}),  # then the tensors alone say it
+    ],
+)
+def test_a_folder_with_the_tensors_that_its_config_names_is_read(modules, fields, tmp_path):
+    model, params, _ = tiny.tiny(CONFIGS["llama"], VOCAB)
+    loaded = load_adapter(one_layer(tmp_path / "a", modules, **fields), model, params)
+    assert len(adapters.adapted_kernels(loaded)) == len(modules)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"layers_pattern": ["blocks", "layers"]},
+        {"target_modules": r".*\.(q|k)_proj", "layers_to_transform": 0},
+        {"target_modules": ["q_proj"], "layers_to_transform": None},  # of both layers
+        {"target_modules": "all-linear"},
+    ],
+)
+def test_a_part_of_an_upload_is_refused(fields, tmp_path):
+    model, params, _ = tiny.tiny(CONFIGS["llama"], VOCAB)
+    folder = one_layer(tmp_path / "a", ["q_proj"], **fields)
+    with pytest.raises(UserError, match=r"tensors of 1 modules, but .* is it a part of an upload"):
+        load_adapter(folder, model, params)
+
+
+def test_a_slow_pattern_of_target_modules_is_not_tried(tmp_path):
+    model, params, _ = tiny.tiny(CONFIGS["llama"], VOCAB)
+    folder = one_layer(tmp_path / "a", ["q_proj"], target_modules="(([a-z._0-9]+)+)+!")
+    with pytest.warns(UserWarning, match="not checked whether all .* can match in too many ways"):
         load_adapter(folder, model, params)
 
 

@@ -16,7 +16,7 @@ scale, because peft reads them so. What peft does not read is refused (`peft_exp
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,9 @@ import numpy as np
 
 from jaxformer.core import paths
 from jaxformer.core.adapters import KERNEL, LORA_A, LORA_B, LORA_SCALE, adapted_kernels, beside
-from jaxformer.core.errors import UserError, one_line
+from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import write_atomically
-from jaxformer.models.pretrained import tensor_layouts
+from jaxformer.models.pretrained import peft_config, tensor_layouts
 from jaxformer.models.pretrained.folder import listed, shapes
 from jaxformer.models.pretrained.network import Pretrained
 from jaxformer.models.pretrained.peft_experts import (
@@ -35,23 +35,13 @@ from jaxformer.models.pretrained.peft_experts import (
     is_joined,
     with_joined_adapters,
 )
-from jaxformer.models.pretrained.safetensors_folder import TensorFile, read_json
+from jaxformer.models.pretrained.safetensors_folder import TensorFile
 from jaxformer.models.pretrained.saving import write_tensors
 from jaxformer.models.pretrained.tensor_layouts import TensorEntry
 from jaxformer.runtime.processes import is_writer, on_host
 
 CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
 NAME = re.compile(r"base_model\.model\.(.+)\.lora_(A|B)\.weight")
-# Fields that we honour, and those that select modules (the tensors say which), start or describe an
-# adapter. Any other field that is not empty is refused, as in config.json of a model.
-HONOURED = ("peft_type", "r", "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern")
-HARMLESS = (
-    *("auto_mapping", "base_model_name_or_path", "ensure_weight_tying"),
-    *("exclude_modules", "fan_in_fan_out", "inference_mode", "layers_pattern", "lora_dropout"),
-    *("layers_to_transform", "megatron_core", "peft_version", "qalora_group_size", "revision"),
-    *("target_modules", "task_type"),
-)
-ALLOWED = {"bias": ("none",), "init_lora_weights": (True, "gaussian", "orthogonal")}
 
 
 def load_adapter(
@@ -72,8 +62,9 @@ def load_adapter(
     """
     folder = Path(folder)
     _check_files(folder)
-    config = _checked_config(folder / CONFIG)
+    config = peft_config.checked_config(folder / CONFIG)
     file = TensorFile(folder / TENSORS)
+    base = peft_config.base_name(config)
     expected, flat = shapes(model), dict(paths.flatten(params))
     if adapted := adapted_kernels(params):
         raise UserError(f"{adapted[0]} has an adapter already: merge it before you load another.")
@@ -82,7 +73,8 @@ def load_adapter(
         for entry in tensor_layouts.tensor_entries(model.spec, list(expected))
         if entry.parameters[0].endswith(f"/{KERNEL}") and entry.layout != "stacked"
     }
-    for module, (a, b) in _pairs(file).items():
+    pairs = _pairs(file)
+    for module, (a, b) in pairs.items():
         if module.removesuffix(".base_layer").endswith(".experts"):
             raise UserError(
                 f"{file.path} adapts {module}, where peft joins all experts into one adapter, "
@@ -91,10 +83,10 @@ def load_adapter(
         if module not in entries:
             raise UserError(
                 f"{file.path} adapts {module}, which is no linear map of a {model.spec.family} "
-                f"model: is it the adapter of another model, such as {_base_name(config)}?"
+                f"model: is it the adapter of another model, such as {base}?"
             )
         entry, rank = entries[module], a.shape[0]
-        written = _by_pattern(config.get("rank_pattern"), module, config["r"])
+        written = peft_config.rank(config, module)
         if written != rank:
             raise UserError(
                 f"{folder / CONFIG} gives {module} the rank {written}, but its lora_A has the rank "
@@ -107,12 +99,13 @@ def load_adapter(
                 raise UserError(
                     f"{file.path}: the adapter of {module} has the shapes {a.shape} and {b.shape}, "
                     f"which do not fit {path} of shape {(n, m)}: is it the adapter of another "
-                    f"model, such as {_base_name(config)}?"
+                    f"model, such as {base}?"
                 )
             dtype = jnp.promote_types(flat[path].dtype, jnp.float32)
             flat[beside(path, LORA_A)] = jnp.asarray(a.T, dtype)
             flat[beside(path, LORA_B)] = jnp.asarray(part, dtype)
-            flat[beside(path, LORA_SCALE)] = jnp.asarray(_scale(config, module, rank), dtype)
+            flat[beside(path, LORA_SCALE)] = jnp.asarray(peft_config.scale(config, module), dtype)
+    _check_complete(folder, file, config, entries, pairs)
     return paths.unflatten(flat)
 
 
@@ -174,26 +167,7 @@ def _check_files(folder: Path) -> None:
         raise UserError(f"{folder} has no adapter of peft: it lacks {' and '.join(missing)}.")
 
 
-def _checked_config(file: Path) -> dict[str, Any]:
-    config = read_json(file)
-    if config.get("peft_type") != "LORA":
-        kind = one_line(repr(config.get("peft_type")), 40)
-        raise UserError(f"{file}: peft_type {kind} is not supported; only LORA is.")
-    for field, value in config.items():
-        if field in (*HONOURED, *HARMLESS) or not value or value in ALLOWED.get(field, ()):
-            continue
-        variant = " (DoRA)" if field == "use_dora" else ""
-        raise UserError(
-            f"{file}: {field} = {one_line(repr(value), 60)} is not supported{variant}; only plain "
-            "and rank-stabilised LoRA is."
-        )
-    for field in ("r", "lora_alpha"):
-        if not isinstance(config.get(field), int | float):
-            raise UserError(f"{file}: {field} must be a number, got {config.get(field)!r}.")
-    return config
-
-
-def _pairs(file: "TensorFile") -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def _pairs(file: TensorFile) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """{module: (A, B)} of all tensors; a tensor of another kind is refused."""
     found: dict[str, dict[str, np.ndarray]] = {}
     for name in sorted(file.names):
@@ -207,12 +181,39 @@ def _pairs(file: "TensorFile") -> dict[str, tuple[np.ndarray, np.ndarray]]:
     for module, pair in found.items():
         if pair.keys() != {"A", "B"} or any(tensor.ndim != 2 for tensor in pair.values()):
             raise UserError(f"{file.path} needs matrices lora_A and lora_B of {module}.")
+        for letter, tensor in pair.items():
+            if not _is_finite(tensor):
+                raise UserError(
+                    f"{file.path}: lora_{letter} of {module} has numbers that are nan, infinite or "
+                    "beyond float32."
+                )
         if pair["A"].shape[0] != pair["B"].shape[1]:
             shapes_ = f"{pair['A'].shape} and {pair['B'].shape}"
             raise UserError(f"{file.path}: lora_A and lora_B of {module} do not fit: {shapes_}.")
     if not found:
         raise UserError(f"{file.path} is empty: it adapts nothing.")
     return {module: (pair["A"], pair["B"]) for module, pair in found.items()}
+
+
+def _is_finite(tensor: np.ndarray) -> bool:
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(tensor.astype(np.float32)).all())
+
+
+def _check_complete(
+    folder: Path,
+    file: TensorFile,
+    config: Mapping[str, Any],
+    modules: Iterable[str],
+    found: Mapping[str, Any],
+) -> None:
+    """Raises UserError if the file lacks the tensors of a module that the config names."""
+    targeted = peft_config.targeted(config, modules, folder / CONFIG)
+    if missing := [module for module in targeted if module not in found]:
+        raise UserError(
+            f"{file.path} has tensors of {len(found)} modules, but target_modules of {CONFIG} "
+            f"names {len(targeted)}, such as {missing[0]}: is it a part of an upload?"
+        )
 
 
 def _parts_of_b(b: np.ndarray, entry: TensorEntry, model: Pretrained) -> list[np.ndarray]:
@@ -283,22 +284,3 @@ def _config(
 def _others(values: Mapping[str, Any], usual: Any) -> dict[str, Any]:
     """Patterns of the modules with another value; peft reads the keys as regular expressions."""
     return {re.escape(name): value for name, value in values.items() if value != usual}
-
-
-def _scale(config: Mapping[str, Any], module: str, rank: int) -> float:
-    alpha = _by_pattern(config.get("alpha_pattern"), module, config["lora_alpha"])
-    return alpha / (rank**0.5 if config.get("use_rslora") else rank)
-
-
-def _by_pattern(patterns: Any, module: str, default: float) -> float:
-    """The value of the first pattern that matches the end of a module's name, as in peft."""
-    matching: Iterator[float] = (
-        value
-        for pattern, value in (patterns or {}).items()
-        if re.match(rf"(.*\.)?({pattern})$", module)
-    )
-    return next(matching, default)
-
-
-def _base_name(config: Mapping[str, Any]) -> str:
-    return str(config.get("base_model_name_or_path") or "an unnamed one")
