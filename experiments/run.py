@@ -208,7 +208,7 @@ def run(args: Namespace) -> int:
                 describe.print_result(workdir, args.all)
         if args.record and code in (0, finish_run.UNTRUSTED) and processes.is_writer():
             print(f"recorded as {write_record(workdir)}")
-            from experiments.cli import after_record  # 2 s: the claims of all papers
+            from experiments.site import after_record  # 2 s: the claims of all papers
 
             for line in after_record.verdict_lines(config_dict, args.file):
                 print(line)

@@ -257,6 +257,9 @@ def plan(
     machine = parse_target(target)
     if isinstance(model, str | Path | Mapping):
         task, model = published.shapes_only(task, model)
+    check_fits(task, model)
+    check_devices(devices)
+    check_data(arguments.get("data"))
     one_device = DeviceSettings(data=1)  # of this machine; the plan has the mesh of the target
     prepared = _prepare(task, model, partition, steps=steps, devices=one_device, **arguments)
     setup = max((phase.setup for phase in prepared.phases), key=state_bytes)
@@ -293,17 +296,15 @@ def _prepare(
 ) -> Prepared:
     """Returns the parts of a run; the arguments are those of `jaxformer.train`.
 
+    The caller has checked that task and model fit, and the kinds of `devices` and `data`.
     `source` are the data that the settings `data` describe, if the caller has made them.
 
     Raises:
       UserError: an argument is wrong, or the parts do not fit together.
     """
-    check_fits(task, model)
     check_mixer(partition, model)
     partition = partition if isinstance(partition, Partition) else Partition(partition)
     later = unfreeze_rules(unfreeze)
-    check_devices(devices)
-    check_data(data)
     optimizers = optimizers_of(
         optimizer,
         [partition, *(rules for _, rules in later)],

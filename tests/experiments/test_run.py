@@ -142,7 +142,7 @@ def test_a_wrong_workdir_is_refused_and_left_as_it_was(case, finished, tmp_path,
         (workdir / "thesis.tex").write_text("mine")
     extra = ["--config.train.steps=70"] if case == "other config" else []
     messages = {
-        "other config": "has another config: 1 fields differ, such as train.steps = 60 there",
+        "other config": "1 fields differ, such as --config.train.steps = 60 there",
         "a file": "cannot write to the workdir",
         "someone's files": "has files but no config.json",
     }
