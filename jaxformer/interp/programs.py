@@ -8,10 +8,10 @@ The same holds for metrics and for functions as edits: no kept program contains 
 """
 
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-import flax.linen as nn
 import jax
 
 from jaxformer.core.errors import is_users
@@ -20,8 +20,12 @@ KEPT = 64  # programs; further ones replace those that were not used for the lon
 
 
 def is_frozen(model: Any) -> bool:
-    """Whether equal models compute the same: Linen modules of this package are frozen values."""
-    return isinstance(model, nn.Module) and not is_users(model)
+    """Whether equal models compute the same: the Linen modules of this package are frozen values.
+
+    A wrapped module and a model with given parameters are no dataclasses, because they contain what
+    a user wrote.
+    """
+    return is_dataclass(model) and not is_users(model)
 
 
 def compiled(function: Callable[..., Any], model: Any, *static: Any) -> Callable[..., Any]:
