@@ -14,6 +14,7 @@ from jaxformer.core.errors import UserError, one_line
 END = "<|endoftext|>"
 END_NAMES = (END, "</s>", "<|end_of_text|>", "<eos>", "[SEP]")  # in the order of preference
 MASK_NAMES = ("[MASK]", "<mask>")  # of BERT and RoBERTa
+MAX_VOCABULARY = 10**7  # tables of all ids are kept in memory; the largest models have 10**6
 
 
 class HuggingFace:
@@ -30,6 +31,11 @@ class HuggingFace:
     def __init__(self, model: Any, *, needs_end: bool = True, special_in_text: bool = False):
         self.model, vocab = model, model.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocab.values(), default=-1) + 1
+        if self.vocab_size > MAX_VOCABULARY:
+            raise UserError(
+                f"the tokenizer has the token {self.vocab_size - 1:,}; expected ids below "
+                f"{MAX_VOCABULARY:,}. Is its file damaged?"
+            )
         # A special token goes first: "</s>" is an HTML tag in Gemma's vocabulary.
         special = {t.content for t in model.get_added_tokens_decoder().values() if t.special}
         named = [name for names in (special, vocab) for name in END_NAMES if name in names]

@@ -5,9 +5,9 @@ with zeros in its last layer would hide what it reads. Its own initial parameter
 identity too (`initial_identity`), since an edit of an initializer changes nothing else.
 """
 
+from dataclasses import is_dataclass
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,8 +23,12 @@ TOLERANCE = 1e-5  # of the largest logit; a masked token moves earlier logits by
 
 
 def is_frozen_value(model: Any) -> bool:
-    """Whether equal models compute the same: Linen modules of this package are frozen values."""
-    return isinstance(model, nn.Module) and not is_users(model)
+    """Whether equal models compute the same: the Linen modules of this package are frozen values.
+
+    A wrapped module and a model with given parameters are no dataclasses, because they contain what
+    a user wrote.
+    """
+    return is_dataclass(model) and not is_users(model)
 
 
 def model_identity(model: Model, inputs: Any) -> dict[str, float]:

@@ -245,7 +245,10 @@ def test_wrong_parts_are_one_line_errors():
             lambda: jaxformer.train(TASK, model(), ((".*", "forzen"),), **SHORT),
             "the label 'forzen' does not freeze. Did you mean 'frozen'",
         ),
-        (lambda: jaxformer.train(TASK, model(), ".*", **SHORT), "the name of a variant .* or rules such as .* got the string"),
+        (
+            lambda: jaxformer.train(TASK, model(), ".*", **SHORT),
+            "the name of a variant .* or rules such as .* got the string",
+        ),
         (lambda: jaxformer.train(None, model(), **SHORT), "task must be one .* got None"),
         (
             lambda: decoder(**TASK.sizes, **small_sizes, layer=1),

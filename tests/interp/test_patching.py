@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxformer
 from jaxformer import capture
 from jaxformer.core.errors import UserError
 from jaxformer.interp import circuits, lens, programs
@@ -179,6 +180,15 @@ def test_a_module_of_a_user_that_reads_a_changed_variable_is_computed_anew(monke
     monkeypatch.setattr(sys.modules[__name__], "scale_of_module", 1.0)
     again = lens.logit_lens(module, params, TOKENS, names="embedded")["embedded"]
     np.testing.assert_allclose(again, once / 2, rtol=1e-5)
+
+
+def test_a_wrapped_module_that_reads_a_changed_variable_is_computed_anew(monkeypatch):
+    wrapped = jaxformer.wrap(ReadsAGlobal(), vocab_size=11, length=5)
+    params = wrapped.init(jax.random.key(0), TOKENS)["params"]
+    arguments = wrapped, params, TOKENS, OTHERS, "Embed_0/output", reads_a_global
+    once = capture.patch(*arguments)["Embed_0/output"]
+    monkeypatch.setattr(sys.modules[__name__], "scale_of_module", 2.0)
+    np.testing.assert_allclose(capture.patch(*arguments)["Embed_0/output"], 2 * once, rtol=1e-5)
 
 
 @pytest.mark.parametrize("address", ["logits", "final", "block_1/states", "embedded"])

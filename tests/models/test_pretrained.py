@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxformer import capture
+from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
 from jaxformer.interp.generation import generate
 from jaxformer.models.fused_attention import TILE
@@ -206,3 +207,10 @@ def test_rotary_rates_of_each_scaling(kind):
         np.testing.assert_allclose(rates[k], expected, rtol=1e-12)
         if kind == "longrope":
             np.testing.assert_allclose(longer[k], f / long[k], rtol=1e-12)
+
+
+@pytest.mark.parametrize("token", [-5, 24, 2**40 + 3])
+def test_a_token_outside_of_the_vocabulary_is_refused_outside_of_jit(token):
+    model, params, _ = tiny.tiny(CONFIGS["llama"], 24)
+    with pytest.raises(UserError, match=f"must be from 0 to 23, .* got .*{token}"):
+        model.apply({"params": params}, np.array([[1, token]]))

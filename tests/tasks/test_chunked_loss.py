@@ -109,7 +109,7 @@ def everything(program):
 
 
 def test_a_model_without_a_head_of_its_own_is_refused():
-    with pytest.raises(UserError, match=r"train.loss_chunk needs .* takes no head=False"):
+    with pytest.raises(UserError, match=r"loss_chunk needs .* takes no head=False"):
         config = flags.load_config("configs/two_failure_modes/fig4_entropy.py:scale=tiny")
         config.train.update(loss_chunk=8, probes=())
         build.phases(config)

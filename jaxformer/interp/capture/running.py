@@ -6,8 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.core import Tracer
 
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
@@ -18,6 +16,7 @@ from jaxformer.models.model import Model
 from jaxformer.models.pretrained import programs
 from jaxformer.models.pretrained.network import Pretrained
 from jaxformer.models.texts import as_tokens, check_model_first
+from jaxformer.models.vocabulary import check_tokens
 
 EVERYTHING = (".*",)
 
@@ -203,29 +202,6 @@ def start_at(model: Model, params: Any, *inputs: Any, block: int, states: jax.Ar
         states: the residual stream, (B, T, N).
     """
     return intervene(model, params, *inputs, {f"block_{block}/before": states})
-
-
-def check_tokens(model: Model, tokens: Any) -> None:
-    """Raises UserError unless tokens are integers (B, T) below the vocabulary size of the model.
-
-    An embedding would return nan for other tokens. Models without a vocabulary take any input.
-    """
-    size = getattr(getattr(model, "spec", None), "vocab_size", 0)
-    if not size or isinstance(tokens, Tracer) or not getattr(tokens, "is_fully_addressable", True):
-        return
-    if not hasattr(tokens, "dtype"):
-        raise UserError(f"tokens must be an array (B, T), got {type(tokens).__name__}.")
-    if tokens.ndim != 2 or tokens.dtype.kind not in "iu":
-        got = f"{tokens.dtype}{list(tokens.shape)}"
-        raise UserError(f"tokens must be integers of shape (B, T), got {got}.")
-    tokens = np.asarray(tokens)
-    if not tokens.size:
-        raise UserError(f"there is no token to read: the prompts have the shape {tokens.shape}.")
-    if not 0 <= tokens.min() <= tokens.max() < size:
-        raise UserError(
-            f"the tokens must be from 0 to {size - 1}, the vocabulary of the model; "
-            f"got {tokens.min()} to {tokens.max()}. Are they of another tokenizer?"
-        )
 
 
 def _select(intermediates: Mapping[str, Any], pattern: str, known: list[str]) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from jaxformer.models.pretrained import positions, programs
 from jaxformer.models.pretrained.mlps import MLP, Experts
 from jaxformer.models.pretrained.network_layers import Bias, HeadNorms, capped, dense, norm
 from jaxformer.models.pretrained.spec import PretrainedSpec
+from jaxformer.models.vocabulary import check_tokens
 
 # {"seen": (B, S) booleans, true at real tokens; "length": the number of used slots;
 #  "block_i": {"keys": (B, S, G, D), "values": (B, S, G, D)}}
@@ -168,6 +169,7 @@ class Pretrained(nn.Module):
         # A subclass of yours may read what changes between two runs.
         is_own = type(self) is Pretrained and not kwargs
         if is_own and programs.can_run(self, variables, args):
+            check_tokens(self, args[0])  # inside jit a wrong token cannot be seen
             with contextlib.suppress(*programs.FAILURES):
                 return programs.run(self, variables["params"], args)[0]
         return super().apply(variables, *args, **kwargs)
