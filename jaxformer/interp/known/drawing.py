@@ -153,7 +153,7 @@ def _dressed(
     """The step with shares, copies, a condition, or else a backup."""
     assert isinstance(step, Aggregate)
     if additive:
-        share_n = 0.1 + random.dirichlet(np.ones(additive))
+        share_n = 0.2 + random.dirichlet(np.ones(additive))
         return Shares(step, tuple((share_n / share_n.sum()).tolist()))
     if redundancy:
         return Copies(step, 1 + redundancy)

@@ -277,10 +277,6 @@ class Program:
         found = [name for kind, name in names.items() if any(type(s) is kind for s in steps)]
         return tuple(found) or ("plain",)
 
-    def aggregates(self, name: str) -> list[Aggregate]:
-        """The aggregates that a step has; all of them read the same kind of value."""
-        return aggregates(self.steps[name])
-
 
 def aggregates(step: Step) -> list[Aggregate]:
     """The aggregates inside a step; none for tables and counts."""
@@ -371,8 +367,6 @@ def _size(name: str, step: Any, sizes: dict[str, int], program: Program) -> int:
             f"the sensor of {where} sees one value: Backup takes heads that look back(n) or at an "
             f"equal key, got {selects[0].rule!r}."
         )
-    if isinstance(step, Choose) and {s.rule for s in selects} != {"back"}:
-        raise UserError(f"{where}: Choose takes heads that look back(n), since the token chooses.")
     if isinstance(step, Cancelling):
         check_range(f"{where}: the factor", step.factor, 0.1, 100)
     values = aggregates(step)[0].values
@@ -440,25 +434,24 @@ def _check_share_numbers(where: str, step: Shares) -> None:
 
 
 def _check_copies(program: Program) -> None:
-    """Raises for copies of which no circuit can be stated.
+    """Raises for copies and choices of which no circuit can be stated.
 
     If one of two copies moves another value, both values are there. The answer then shows it only
     if the copies look at positions, and if no second input turns the other value into a third
-    answer, which a difference of two logits does not see.
+    answer, which a difference of two logits does not see. What a rare head moves may also not
+    matter to the few prompts on which it works, if a second input decides.
     """
     for name, step in program.steps.items():
-        if not isinstance(step, Copies):
+        if not isinstance(step, Copies | Choose):
             continue
-        if step.step.select.rule != "back":
-            raise UserError(
-                f"the step {name!r}: Copies takes heads that look back(n), got "
-                f"{step.step.select.rule!r}."
-            )
+        kind = type(step).__name__
+        if {aggregate.select.rule for aggregate in aggregates(step)} != {"back"}:
+            raise UserError(f"the step {name!r}: {kind} takes heads that look back(n) only.")
         for reader in _readers_of_values(program, name):
             if isinstance(program.steps[reader], Logic):
                 raise UserError(
-                    f"the step {name!r}: Copies may not reach Logic ({reader!r}): a second value "
-                    "would become a third answer, which no score of two answers sees."
+                    f"the step {name!r}: {kind} may not reach Logic ({reader!r}): with a second "
+                    "input, some of its values would not be seen in the answer."
                 )
 
 
@@ -493,7 +486,7 @@ def _check_sums(program: Program) -> None:
             if name in reads(other) and not is_sum:
                 raise UserError(
                     f"the step {name!r}: {type(step).__name__} may be the answer or be read by "
-                    f"Table and Logic, but {reader!r} reads it by a head."
+                    f"Table (Shares also by Logic), but {reader!r} reads it by a head."
                 )
 
 

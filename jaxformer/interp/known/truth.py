@@ -51,7 +51,7 @@ def circuits(program: Program, placed: Placed) -> dict[str, tuple[Circuit, ...]]
 
         sets = []
         for kept in _choices(program, placed, ablation):
-            sets.append(_circuit(placed, kept, carries, ablation))
+            sets.append(_circuit(placed, kept, carries))
         smallest = min(map(len, sets))
         unique = dict.fromkeys(s for s in sets if len(s) == smallest)
         found[ablation] = tuple(unique)
@@ -59,7 +59,7 @@ def circuits(program: Program, placed: Placed) -> dict[str, tuple[Circuit, ...]]
 
 
 def _choices(program: Program, placed: Placed, ablation: str) -> list[set[int]]:
-    """The sets of parts of which one suffices each."""
+    """The sets of parts that suffice; one of them is enough."""
     options: list[list[set[int]]] = []  # for each step, the choices of parts that may go
     for name in program.steps:
         numbers = {i for i, part in enumerate(placed.plan.parts) if part.step == name}
@@ -80,9 +80,7 @@ def _choices(program: Program, placed: Placed, ablation: str) -> list[set[int]]:
     return [everything.difference(*gone) for gone in product(*options)]
 
 
-def _circuit(
-    placed: Placed, kept: set[int], carries: Callable[[Read], bool], ablation: str
-) -> Circuit:
+def _circuit(placed: Placed, kept: set[int], carries: Callable[[Read], bool]) -> Circuit:
     """The edges on which the answer depends, from the logits backwards."""
     waiting = [number for number in _of_answer(placed) if number in kept]
     edges = {Edge(placed.places[number].node, LOGITS) for number in waiting}
