@@ -106,7 +106,7 @@ def test_a_finite_training_set_holds_no_held_out_example():
 @pytest.mark.parametrize(
     "settings, message",
     [
-        (dict(split="hsah"), "unknown data.split 'hsah'. Did you mean 'hash'"),
+        (dict(split="hsah"), "unknown split 'hsah'. Did you mean 'hash'"),
         (dict(split="hash", test_share=0.0), "must be positive"),
         (dict(split="hash", test_share=0.9, validation_share=0.1), "a sum below 1"),
     ],
