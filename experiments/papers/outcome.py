@@ -83,7 +83,7 @@ class Figure(NamedTuple):
 
     measure: Callable[..., Outcome]
     draw: Callable[..., Any]
-    check: Callable[..., None] | None = None
+    check: Callable[..., Any] | None = None
 
 
 def settings_of(function: Callable) -> list[str]:

@@ -17,6 +17,8 @@ import jax
 
 from jaxformer.runtime.environment import processor
 
+# Options of JAX: the folder of the cache, and whether there is one.
+FOLDER, IS_ON = "jax_compilation_cache_dir", "jax_enable_compilation_cache"
 MAX_BYTES = 2 * 10**9  # above it JAX removes the entries that were not used for longest
 MIN_COMPILE_SECONDS = 0.0  # also small programs, of which a first call has some twenty
 OTHERS_CAN_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -29,19 +31,19 @@ def use_compilation_cache() -> None:
     JAX_ENABLE_COMPILATION_CACHE=false turns the cache off. Entries are machine code, so a folder
     that others can write is not used. Safe to call often.
     """
-    if jax.config.jax_compilation_cache_dir is not None:
+    if getattr(jax.config, FOLDER) is not None:
         return
-    if not jax.config.jax_enable_compilation_cache:
+    if not getattr(jax.config, IS_ON):
         return
     folder = cache_folder()
     if reason := _why_not(folder):
         # Said once: afterwards the cache counts as switched off by the user.
         print(f"compiled programs are not kept: {reason}", file=sys.stderr)
-        jax.config.update("jax_enable_compilation_cache", False)
+        jax.config.update(IS_ON, False)
         return
     jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_COMPILE_SECONDS)
     jax.config.update("jax_compilation_cache_max_size", MAX_BYTES)
-    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update(FOLDER, str(folder))
 
 
 def cache_folder() -> Path:

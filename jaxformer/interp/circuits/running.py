@@ -26,6 +26,8 @@ from jaxformer.interp.programs import compiled
 from jaxformer.models.model import take_positions
 
 Values = dict[str, jax.Array]
+# Parameters, tokens, what replaces the outputs of nodes, and the scored positions.
+Arrays = tuple[Any, jax.Array, Values, jax.Array]
 SlopeOfLogits = Callable[[jax.Array], jax.Array]  # d metric / d logits from the logits (B, K, V)
 
 
@@ -83,7 +85,7 @@ class Whole:
         return np.asarray(_pulled(pull, slope(logits_BxKxV)))
 
 
-def _logits(model, graph, arrays, masks_CxRxS):
+def _logits(model: Any, graph: Graph, arrays: Arrays, masks_CxRxS: jax.Array) -> jax.Array:
     """Returns the logits (C, B, K, V) under each of the masks, which run together."""
 
     def of_mask(mask_RxS: jax.Array) -> jax.Array:
@@ -92,7 +94,7 @@ def _logits(model, graph, arrays, masks_CxRxS):
     return jax.vmap(of_mask)(masks_CxRxS)
 
 
-def _logits_and_pull(model, graph, arrays, level):
+def _logits_and_pull(model: Any, graph: Graph, arrays: Arrays, level: jax.Array) -> Any:
     """Returns the logits (B, K, V) if all edges have the number `level`, and what `_pulled` needs.
 
     That is the function of `jax.vjp`, a tree whose leaves are arrays of this pass.
