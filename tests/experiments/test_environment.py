@@ -28,6 +28,7 @@ FILES_OF_A_CLONE += (
     "jaxformer/__init__.py",
     "jaxformer/core/__init__.py",
     "jaxformer/core/errors.py",
+    "jaxformer/core/lazy.py",
 )
 FILES_OF_A_CLONE += ("jaxformer/runtime/__init__.py", "jaxformer/runtime/command_line.py")
 MODULES = ("theory.advise", "theory.phase_map")
