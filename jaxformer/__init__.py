@@ -19,7 +19,8 @@ The package's modules are imported on first use, so that `import jaxformer` is q
 
 import sys
 import warnings
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from jaxformer.core import lazy
 
@@ -39,7 +40,7 @@ if 0 <= _address_space < 2e9:
     )
 
 if TYPE_CHECKING:
-    import theory
+    import theory as theory
     from jaxformer import capture, models, surgery, tasks
     from jaxformer.api import plan, train
     from jaxformer.core import adapters
@@ -55,14 +56,13 @@ if TYPE_CHECKING:
     from jaxformer.studies.compare import compare
     from jaxformer.studies.litmus.train import litmus
     from jaxformer.training.run_view import Run
-    from theory import advise
+    from theory import advise as advise
 
 __all__ = [
     "Partition",
     "Run",
     "__version__",
     "adapters",
-    "advise",
     "anatomy",
     "capture",
     "circuits",
@@ -80,11 +80,14 @@ __all__ = [
     "surgery",
     "tasks",
     "text",
-    "theory",
     "train",
     "wrap",
 ]
 
+_FOLDER = Path(__file__).parents[1]
+# Packages beside this one, which a package of yours of the same name hides. They are no part of
+# __all__, because the library works without them.
+_BESIDE = {"theory": 1, "advise": 2}  # name: how many folders it lies below that of jaxformer
 # Each name and where it is.
 _PLACES = {
     "Partition": "jaxformer.core.partition:Partition",
@@ -112,4 +115,13 @@ _PLACES = {
     "train": "jaxformer.api:train",
     "wrap": "jaxformer.models.wrap:wrap",
 }
-__getattr__, __dir__ = lazy.names(__name__, _PLACES)
+_get, __dir__ = lazy.names(__name__, _PLACES)
+
+
+def __getattr__(name: str) -> Any:
+    found = _get(name)
+    if depth := _BESIDE.get(name):
+        folder = Path(str(found.__file__)).parents[depth]
+        if folder != _FOLDER:
+            raise ImportError(f"{found.__file__} hides the package {found.__name__} of jaxformer.")
+    return found

@@ -28,7 +28,7 @@ from jaxformer.training.run_view import Run
 
 
 class Loaded(NamedTuple):
-    """What `load` returns: model, params, config = jaxformer.load(..)."""
+    """The three values of `load`: model, params, config = jaxformer.load(..)."""
 
     model: Model
     params: Params

@@ -41,7 +41,7 @@ AT_CEILING = "at a ceiling"
 
 
 class Training(NamedTuple):
-    """What was tried to train a network, and how it scored; more is better, so negate a loss."""
+    """The tries to train a network, and its score; more is better, so negate a loss."""
 
     score: Number  # at the best rate, on the test set
     rate: float  # that validation chose

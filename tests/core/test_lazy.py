@@ -1,6 +1,7 @@
 """Names that are imported on first use: all can be found, completed, and guessed."""
 
 import importlib
+import sys
 
 import pytest
 
@@ -35,3 +36,13 @@ def test_theories_and_parts_have_plain_names():
     assert jaxformer.theory.__name__ == "theory"
     assert jaxformer.advise.__name__ == "theory.advise"
     assert jaxformer.circuits.find and jaxformer.tasks.Arrays and jaxformer.models.__doc__
+
+
+def test_a_theory_of_the_user_is_not_taken_for_ours(tmp_path, monkeypatch):
+    (tmp_path / "theory").mkdir()
+    (tmp_path / "theory/__init__.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "theory", raising=False)
+    with pytest.raises(ImportError, match="hides the package theory of jaxformer"):
+        _ = jaxformer.theory
+    monkeypatch.delitem(sys.modules, "theory")
