@@ -2,6 +2,7 @@
 
 import os
 import resource
+import runpy
 import shutil
 import subprocess
 import sys
@@ -37,11 +38,16 @@ def test_the_help_of_every_program_is_read_from_a_file(monkeypatch, capsys):
         assert len(capsys.readouterr().out) > 100, name
 
 
+def import_again():
+    """Run the first file of the library, as an import in a new process does."""
+    file = ROOT / "jaxformer/__init__.py"
+    runpy.run_path(str(file), run_name="jaxformer")
+
+
 def test_importing_on_windows_is_a_one_line_error(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
-    source = (ROOT / "jaxformer/__init__.py").read_text()
     with pytest.raises(ImportError, match="runs on Linux and macOS"):
-        exec(compile(source, "jaxformer", "exec"), {"__name__": "jaxformer"})
+        import_again()
 
 
 @pytest.mark.parametrize(
@@ -50,8 +56,7 @@ def test_importing_on_windows_is_a_one_line_error(monkeypatch):
 def test_too_little_address_space_is_one_warning(monkeypatch, recwarn, limit, warns):
     """JAX with less memory ends with std::bad_alloc, which Python cannot catch."""
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (limit, limit))
-    source = (ROOT / "jaxformer/__init__.py").read_text()
-    exec(compile(source, "jaxformer", "exec"), {"__name__": "jaxformer"})
+    import_again()
     messages = [str(warning.message) for warning in recwarn]
     assert [m.split(".")[0] for m in messages] == ["ulimit -v allows 1"] * warns, messages
 
