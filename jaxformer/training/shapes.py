@@ -11,20 +11,28 @@ import jax
 
 from jaxformer.core import adapters, paths
 from jaxformer.core.adapters import Lora
-from jaxformer.core.errors import UserError
+from jaxformer.core.errors import UserError, is_users
 from jaxformer.core.partition import Partition
+from jaxformer.models.own_model import is_users_code
+from jaxformer.models.pretrained_init import FromParams
 from jaxformer.tasks.task import Task
 
 
 def shapes_of(model: Any, task: Task) -> Any:
-    """The shapes of a model's parameters without adapters."""
-    try:
-        return _parameter_shapes(model, task)
-    except TypeError:  # a user's model or task may have no hash
-        return _parameter_shapes.__wrapped__(model, task)
+    """The shapes of a model's parameters without adapters.
+
+    Those of our own networks are kept, because their fields fix them. Code of a user may read
+    something that has changed since it was called, and given parameters should not be kept alive.
+    """
+    is_ours = not (is_users_code(model) or is_users(task) or isinstance(model, FromParams))
+    return _kept_shapes(model, task) if is_ours else _parameter_shapes(model, task)
 
 
 @functools.lru_cache(maxsize=64)
+def _kept_shapes(model: Any, task: Task) -> Any:
+    return _parameter_shapes(model, task)
+
+
 def _parameter_shapes(model: Any, task: Task) -> Any:
     return jax.eval_shape(lambda key: model.init(key, task.blank())["params"], jax.random.key(0))
 
@@ -56,10 +64,17 @@ def adapted_shapes(model: Any, task: Task, partitions: Iterable[Partition]) -> A
     return adapters.add_shapes(shapes, adapters_of(shapes, partitions))
 
 
-def check_adapters_are_read(model: Any, task: Task, loras: Mapping[str, Lora]) -> None:
-    """Raises UserError if the model would ignore an adapter, since its linear maps are its own."""
+def check_adapters_are_read(model: Any, task: Task, loras: Mapping[str, Lora], shapes: Any) -> None:
+    """Raises UserError if the model would ignore an adapter, since its linear maps are its own.
+
+    Args:
+        model: the model.
+        task: the task.
+        loras: the adapter of each kernel.
+        shapes: the shapes of the parameters without adapters.
+    """
     blank = task.blank()
-    shapes = adapters.add_shapes(shapes_of(model, task), loras)
+    shapes = adapters.add_shapes(shapes, loras)
     traced = jax.make_jaxpr(lambda params: model.apply({"params": params}, blank))(shapes).jaxpr
     inputs = dict(zip(paths.flatten(shapes), traced.invars, strict=True))
     read = {id(variable) for equation in traced.eqns for variable in equation.invars}

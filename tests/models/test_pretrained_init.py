@@ -1,5 +1,7 @@
 """Training from given parameters."""
 
+import shutil
+
 import jax
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DataSettings
 from jaxformer.models.decoder import decoder
-from jaxformer.models.pretrained import tiny
+from jaxformer.models.pretrained import save_folder, tiny
 from jaxformer.models.pretrained_init import from_params, loaded
 from jaxformer.tasks.retrieval import Retrieval
 
@@ -47,6 +49,18 @@ def test_frozen_weights_of_a_loaded_model_keep_their_bits():
 def published(tmp_path_factory):
     """Returns the folder of a published model with the 66 tokens of the packaged chain."""
     return tiny.save("llama", tmp_path_factory.mktemp("published") / "model", vocab=66)
+
+
+def test_a_folder_that_was_written_again_is_loaded_again(tmp_path):
+    folder = tiny.save("llama", tmp_path / "model", vocab=66)
+    fields = dict(source=str(folder), vocab_size=66, length=8)
+    before = loaded(**fields)
+    assert loaded(**fields) is before
+    model, params, config = jaxformer.load(folder)
+    save_folder(tmp_path / "other", model, jax.tree.map(lambda x: 2 * x, params), config)
+    shutil.rmtree(folder)
+    shutil.move(tmp_path / "other", folder)
+    assert loaded(**fields).fingerprint() != before.fingerprint()
 
 
 def finetuning(source, **fields):
