@@ -43,7 +43,7 @@ def _kept_characters(path: str, version: tuple[int, int] | None) -> Characters:
 
 
 def _version(path: str) -> tuple[int, int] | None:
-    """What changes when a file is written: (time, size); None if it cannot be read."""
+    """The time and size of a file, which change when it is written; None if it cannot be read."""
     try:
         stat = Path(path).stat()
     except (OSError, ValueError):  # the reader says what is wrong

@@ -1,4 +1,4 @@
-"""Where a model was loaded from, which the model and its copies know.
+"""The source of a loaded model, which the model and its copies know.
 
 Parameters travel beside a model, not in it: `load` returns both, and a model alone has no weights.
 So what would draw new weights for a loaded model (`jaxformer.train`, `jaxformer.anatomy`) asks for
@@ -44,7 +44,7 @@ def with_origin(model: Any, source: object) -> Any:
 
 
 def origin(model: Any) -> str:
-    """What the model was loaded from; "" for one that was built."""
+    """The source that the model was loaded from; "" for one that was built."""
     found = getattr(model, ORIGIN, "")
     if found or isinstance(model, FromParams):  # its parameters are given, whatever its spec
         return found

@@ -153,7 +153,7 @@ def _relative_weights(batch: Batch) -> np.ndarray:
 
 
 def _counts(values: np.ndarray, batch: Batch, n: int) -> np.ndarray:
-    """How often each of 0 to n - 1 (or the largest) occurs at scored positions, by weight."""
+    """The weighted counts of 0 to n - 1, or to the largest value, at scored positions."""
     return np.bincount(values, _relative_weights(batch), minlength=n)
 
 
