@@ -7,7 +7,7 @@ next symbol given the current one is computed from the counts.
 
 import json
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
 
@@ -28,10 +28,27 @@ class Characters:
     text: np.ndarray | None = None  # the file as indices into `symbols`; None: tiny Shakespeare
 
 
-@cache
 def characters(path: str = "") -> Characters:
-    """Returns the characters of a file, or those of tiny Shakespeare if `path` is empty."""
-    return _characters_of_file(path) if path else _tiny_shakespeare()
+    """Returns the characters of a file, or those of tiny Shakespeare if `path` is empty.
+
+    The same object is returned until the file changes.
+    """
+    return _kept_characters(path, _version(path)) if path else _tiny_shakespeare()
+
+
+@lru_cache(maxsize=8)
+def _kept_characters(path: str, version: tuple[int, int] | None) -> Characters:
+    del version  # with another one, the file is read again
+    return _characters_of_file(path)
+
+
+def _version(path: str) -> tuple[int, int] | None:
+    """The time and size of a file, which change when it is written; None if it cannot be read."""
+    try:
+        stat = Path(path).stat()
+    except (OSError, ValueError):  # the reader says what is wrong
+        return None
+    return stat.st_mtime_ns, stat.st_size
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +60,6 @@ class Statistics:
     bigram_NxN: np.ndarray  # rows: p(next | symbol)
 
 
-@cache
 def statistics(text: str, n_symbols: int) -> Statistics:
     """Returns the statistics of the `n_symbols` most frequent symbols of a text, renormalised.
 
@@ -51,7 +67,11 @@ def statistics(text: str, n_symbols: int) -> Statistics:
       text: path of the text; "" is tiny Shakespeare.
       n_symbols: number of symbols.
     """
-    source = characters(text)
+    return _statistics(characters(text), n_symbols)
+
+
+@lru_cache(maxsize=8)
+def _statistics(source: Characters, n_symbols: int) -> Statistics:
     symbols, unigram, bigram = source.symbols, source.counts_V, source.pairs_VxV
     if not 2 <= n_symbols <= len(symbols):
         raise UserError(
@@ -90,6 +110,7 @@ def alias_tables(p_RxN: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return keep.astype(np.float32), alias.astype(np.int32)
 
 
+@cache
 def _tiny_shakespeare() -> Characters:
     file = resources.files("jaxformer") / "data" / "shakespeare_bigrams.json"
     content = json.loads(file.read_text(encoding="utf-8"))

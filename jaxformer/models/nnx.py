@@ -120,6 +120,9 @@ class FromNNX:
     def init(self, key: jax.Array, *inputs: Any) -> dict[str, Any]:
         """Returns {"params": tree}; the tree's keys are strings."""
         del inputs  # an NNX module has its shapes from the start
+        # A function of the user may build another module than at the last call, and a module may
+        # have been changed: what is applied belongs to what is initialised.
+        vars(self).pop("_graph_and_shapes", None)
         self._graph_and_shapes  # noqa: B018  (raises if the module has other state)
         flat = nnx.to_flat_state(nnx.state(self._make_module(key), nnx.Param))
         leaves = {_address(path): variable[...] for path, variable in flat}

@@ -10,6 +10,7 @@ parameters of `model`: capture, patch, cut and save them as you would the loaded
 
 import functools
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -73,13 +74,22 @@ def from_params(model: Any, params: Any) -> FromParams:
 def loaded(**fields) -> Any:
     """Returns the model of a `LoadedSpec` with its parameters at step 0."""
     spec = LoadedSpec(**fields)
-    return _load_published(spec) if spec.source else _tiny_llama(spec)
+    return _load_published(spec, _versions(spec.source)) if spec.source else _tiny_llama(spec)
+
+
+def _versions(source: str) -> tuple[tuple[str, int], ...]:
+    """The names and times of the files of a local model, which change when one is written."""
+    path = Path(source)
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    return tuple((file.name, file.stat().st_mtime_ns) for file in files if file.is_file())
 
 
 @functools.lru_cache(1)
-def _load_published(spec: LoadedSpec) -> FromParams:
+def _load_published(spec: LoadedSpec, versions: tuple[tuple[str, int], ...]) -> FromParams:
+    """Loads a model once, and again after one of its files was written anew."""
     from jaxformer.models.pretrained import hub, load_folder
 
+    del versions
     model, params, _ = load_folder(hub.path_of(spec.source))
     published = model.spec
     if published.vocab_size != spec.vocab_size:

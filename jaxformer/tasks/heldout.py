@@ -20,6 +20,7 @@ from jaxformer.core.errors import UserError, is_users, setting, users_code
 from jaxformer.core.identity import float_identity
 from jaxformer.core.settings import DataSettings
 from jaxformer.data.protocols import Data, HeldOut
+from jaxformer.tasks import trivial
 from jaxformer.tasks.disk import DiskTask, OnDisk, Order
 from jaxformer.tasks.example_checks import (
     check_answers,
@@ -62,7 +63,8 @@ def draw(task: Task, data: Data) -> Drawn:
       UserError: as `checked_sets`, or the baselines raise or are not finite.
     """
     sets, warnings = checked_sets(task, data)
-    test, validation = (_baselines(task, batch) for batch in (sets.test, sets.validation))
+    with trivial.drawn_once():
+        test, validation = (_baselines(task, batch) for batch in (sets.test, sets.validation))
     identity = _identity(task, sets, test)
     if is_users(task) or is_users(data):
         identity = _with_training(identity, task, data, sets)

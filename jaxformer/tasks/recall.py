@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.core.errors import UserError, check_choice, check_range, check_types
+from jaxformer.core.errors import UserError, check_choice, check_range, check_types, is_users
 from jaxformer.data.characters import Statistics, alias_tables, statistics
 from jaxformer.tasks.chunked_loss import DeferredLogits
 from jaxformer.tasks.task import Batch, Scores, Task, most_frequent, over_scored, token_metrics
@@ -128,7 +128,7 @@ class Recall(Task):
 
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         T, V = self.context, self.vocab_size
-        keep_np, alias_np = _alias_tables_of(self)
+        keep_np, alias_np = _alias_tables_of(self) if not is_users(self) else _alias_tables(self)
         keep, alias = jnp.asarray(keep_np), jnp.asarray(alias_np)
 
         def draw(row, uniform):
@@ -223,6 +223,10 @@ def noisy_metrics(
 
 @functools.cache
 def _alias_tables_of(task: Recall) -> tuple[np.ndarray, np.ndarray]:
+    return _alias_tables(task)
+
+
+def _alias_tables(task: Recall) -> tuple[np.ndarray, np.ndarray]:
     """Returns the alias tables of pi_b, with pi_u in the last row."""
     unigram, bigram = task.probabilities()
     return alias_tables(np.vstack([bigram, unigram[None]]))

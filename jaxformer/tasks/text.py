@@ -7,7 +7,7 @@ the validation part. Windows never cross the border of a part.
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
@@ -171,14 +171,17 @@ class MaskedText(Text):
         }
 
 
-@cache
 def training_counts(text: str) -> Characters:
     """Returns the chain, or the symbol and pair counts of a file's training part.
 
     Counts are smoothed: each symbol counts once more, and each row of pairs gets a further count of
     1 in total, spread in proportion to the counts of symbols.
     """
-    source = characters(text)
+    return _training_counts(characters(text))
+
+
+@lru_cache(maxsize=8)
+def _training_counts(source: Characters) -> Characters:
     if source.text is None:
         return source
     low, high = (len(source.text) * tenth // 10 for tenth in PARTS[TRAIN])

@@ -8,19 +8,26 @@ A scored position counts by its weight, in the fit and in the score, as it does 
 scores of a network. Otherwise a network would be compared with a predictor of another question.
 """
 
+import contextlib
+import contextvars
 import functools
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxformer.core.errors import is_users
 from jaxformer.data.protocols import TRAIN, Batch
 
 N_FITTING_EXAMPLES = 40_000
 DRAW_BATCH_SIZE = 1000
 FITTING_SEED = 2026  # no data stream of a run uses it
+# {id of a task: (task, its fitting examples)} within `drawn_once`.
+_drawn_here: contextvars.ContextVar[dict[int, tuple[Any, Batch]] | None] = contextvars.ContextVar(
+    "fitting examples", default=None
+)
 
 
 class Drawing(Protocol):
@@ -34,12 +41,39 @@ class Drawing(Protocol):
     def example(self, key: jax.Array, index: jax.Array, /) -> Batch: ...
 
 
-@functools.lru_cache(maxsize=2)
 def fitting_examples(task: Drawing) -> Batch:
     """Returns the fitting examples, drawn from the training part, as numpy arrays.
 
-    Examples of a task that enumerates them are drawn at random, with repetitions.
+    Examples of a task that enumerates them are drawn at random, with repetitions. Those of our own
+    tasks are kept, because their fields fix them. Those of a user's task are drawn anew, since its
+    code may read something that has changed; only within `drawn_once` are they drawn once.
     """
+    if not is_users(task):
+        return _kept_examples(task)
+    drawn = _drawn_here.get()
+    if drawn is None:
+        return _drawn_examples(task)
+    if id(task) not in drawn:
+        drawn[id(task)] = task, _drawn_examples(task)  # a task that is kept has its id for itself
+    return drawn[id(task)][1]
+
+
+@contextlib.contextmanager
+def drawn_once() -> Iterator[None]:
+    """Within it, the fitting examples of a task are drawn once."""
+    token = _drawn_here.set({})
+    try:
+        yield
+    finally:
+        _drawn_here.reset(token)
+
+
+@functools.lru_cache(maxsize=2)
+def _kept_examples(task: Drawing) -> Batch:
+    return _drawn_examples(task)
+
+
+def _drawn_examples(task: Drawing) -> Batch:
     training = task.part(TRAIN)
 
     def draw(i):

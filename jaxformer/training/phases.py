@@ -11,7 +11,6 @@ from jaxformer.core.errors import UserError, setting
 from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.io.checkpoint_writer import flatten_state, unflatten_state
 from jaxformer.training.setup import Setup, with_adapters
-from jaxformer.training.shapes import shapes_of
 from jaxformer.training.step import TrainState
 
 
@@ -66,7 +65,7 @@ def make_phases(
 
 def _with_adapters_frozen_until_added(setup: Setup, partitions: list[Partition]) -> list[Partition]:
     """Returns the partitions of the phases, which train no adapter that only a later one adds."""
-    shapes, added, changed = shapes_of(setup.model, setup.task), set(), []
+    shapes, added, changed = setup.shapes_without_adapters(), set(), []
     for partition in partitions:
         added |= partition.adapters(shapes).keys()
         early = [

@@ -53,7 +53,9 @@ class Population(NamedTuple):
 
     def choose(self, scores: Sequence[float]) -> list[bool]:
         """Returns which members have the rate with the best mean score; ties go to lower rates."""
-        means = [np.mean(np.nan_to_num(group, nan=-np.inf)) for group in self.by_rate(scores)]
+        # Members that have diverged count -1.8e308 each, so a sum of theirs may overflow to -inf.
+        with np.errstate(over="ignore"):
+            means = [np.mean(np.nan_to_num(group, nan=-np.inf)) for group in self.by_rate(scores)]
         order = sorted(range(len(means)), key=lambda i: (-means[i], self.rates[i]))
         return [rate == self.rates[order[0]] for _, rate in self.members]
 

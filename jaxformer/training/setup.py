@@ -53,6 +53,7 @@ class Setup(NamedTuple):
     loss_chunk: int = 0  # positions whose logits are in memory at a time; 0: all
     accumulate: int = 1  # parts of a batch, computed one after the other
     loras: tuple[tuple[str, Lora], ...] = ()  # the adapter of each kernel that has one in any phase
+    model_shapes: Any = None  # of the model's parameters, without adapters; None: not known yet
 
     def init(self, key: jax.Array, given: Any = None) -> Any:
         """Returns the initial parameters of one member.
@@ -72,7 +73,13 @@ class Setup(NamedTuple):
 
     def shapes(self) -> Any:
         """Returns the shapes of one member's parameters; nothing is computed."""
-        return adapters.add_shapes(shapes_of(self.model, self.task), dict(self.loras))
+        return adapters.add_shapes(self.shapes_without_adapters(), dict(self.loras))
+
+    def shapes_without_adapters(self) -> Any:
+        """Returns the shapes of the model's own parameters."""
+        if self.model_shapes is not None:
+            return self.model_shapes
+        return shapes_of(self.model, self.task)
 
     def counts(self) -> dict[str, int]:
         """Returns {label: number of parameters} of one member."""
@@ -195,6 +202,7 @@ def make_setup(
         apply_with_probes=apply_with_probes,
         loss_chunk=settings.loss_chunk,
         accumulate=settings.accumulate,
+        model_shapes=shapes_of(model, task),
     )
     setup = with_adapters(setup, [partition])
     partition.labels(setup.shapes())  # raises for uncovered parameters and rules without effect
@@ -203,8 +211,9 @@ def make_setup(
 
 def with_adapters(setup: Setup, partitions: Iterable[Partition]) -> Setup:
     """Returns the setup with the adapters of all phases; raises if the model takes none."""
-    loras = adapters_of(shapes_of(setup.model, setup.task), partitions)
+    shapes = setup.shapes_without_adapters()
+    loras = adapters_of(shapes, partitions)
     setup = setup._replace(loras=tuple(loras.items()))
     if loras:
-        check_adapters_are_read(setup.model, setup.task, loras)
+        check_adapters_are_read(setup.model, setup.task, loras, shapes)
     return setup

@@ -20,14 +20,18 @@ from jaxformer.tasks.task import Task
 def shapes_of(model: Any, task: Task) -> Any:
     """The shapes of a model's parameters without adapters.
 
-    They are kept only where equal values compute the same. A user's module or task is traced anew.
+    They are kept only where equal values compute the same. A user's module or task is traced anew,
+    and given parameters are not kept alive.
     """
-    if is_frozen_value(model) and not is_users(task):
-        return _parameter_shapes(model, task)
-    return _parameter_shapes.__wrapped__(model, task)
+    is_fixed = is_frozen_value(model) and not is_users(task)
+    return _kept_shapes(model, task) if is_fixed else _parameter_shapes(model, task)
 
 
 @functools.lru_cache(maxsize=64)
+def _kept_shapes(model: Any, task: Task) -> Any:
+    return _parameter_shapes(model, task)
+
+
 def _parameter_shapes(model: Any, task: Task) -> Any:
     return jax.eval_shape(lambda key: model.init(key, task.blank())["params"], jax.random.key(0))
 
@@ -59,10 +63,17 @@ def adapted_shapes(model: Any, task: Task, partitions: Iterable[Partition]) -> A
     return adapters.add_shapes(shapes, adapters_of(shapes, partitions))
 
 
-def check_adapters_are_read(model: Any, task: Task, loras: Mapping[str, Lora]) -> None:
-    """Raises UserError if the model would ignore an adapter, since its linear maps are its own."""
+def check_adapters_are_read(model: Any, task: Task, loras: Mapping[str, Lora], shapes: Any) -> None:
+    """Raises UserError if the model would ignore an adapter, since its linear maps are its own.
+
+    Args:
+        model: the model.
+        task: the task.
+        loras: the adapter of each kernel.
+        shapes: the shapes of the parameters without adapters.
+    """
     blank = task.blank()
-    shapes = adapters.add_shapes(shapes_of(model, task), loras)
+    shapes = adapters.add_shapes(shapes, loras)
     traced = jax.make_jaxpr(lambda params: model.apply({"params": params}, blank))(shapes).jaxpr
     inputs = dict(zip(paths.flatten(shapes), traced.invars, strict=True))
     read = {id(variable) for equation in traced.eqns for variable in equation.invars}

@@ -1,5 +1,7 @@
 """Training from given parameters."""
 
+import shutil
+
 import jax
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DataSettings
 from jaxformer.models.decoder import decoder
-from jaxformer.models.pretrained import tiny
+from jaxformer.models.pretrained import save_folder, tiny
 from jaxformer.models.pretrained_init import from_params, loaded
 from jaxformer.tasks.retrieval import Retrieval
 
@@ -47,6 +49,18 @@ def test_frozen_weights_of_a_loaded_model_keep_their_bits():
 def published(tmp_path_factory):
     """Returns the folder of a published model with the 66 tokens of the packaged chain."""
     return tiny.save("llama", tmp_path_factory.mktemp("published") / "model", vocab=66)
+
+
+def test_a_folder_that_was_written_again_is_loaded_again(tmp_path):
+    folder = tiny.save("llama", tmp_path / "model", vocab=66)
+    fields = dict(source=str(folder), vocab_size=66, length=8)
+    before = loaded(**fields)
+    assert loaded(**fields) is before
+    model, params, config = jaxformer.load(folder)
+    save_folder(tmp_path / "other", model, jax.tree.map(lambda x: 2 * x, params), config)
+    shutil.rmtree(folder)
+    shutil.move(tmp_path / "other", folder)
+    assert loaded(**fields).fingerprint() != before.fingerprint()
 
 
 def finetuning(source, **fields):
@@ -100,7 +114,7 @@ def test_a_run_folder_refuses_other_initial_parameters(tmp_path):
     first = jaxformer.train(TASK, from_params(model, one), **options)
     again = jaxformer.train(TASK, from_params(model, one), **options)
     jax.tree.map(np.testing.assert_array_equal, again.params, first.params)
-    with pytest.raises(UserError, match=r"another config: 1 fields differ, such as model\.params"):
+    with pytest.raises(UserError, match=r"another config: 1 fields differ, such as params"):
         jaxformer.train(TASK, from_params(model, other), **options)
 
 

@@ -171,9 +171,35 @@ def test_a_small_test_set_flatters_who_is_fitted_on_it(task, name, by, elsewhere
     assert trivial.best_by(by, test, test) > trivial.best_by(by, other, test) + 0.015
 
 
+HEADS = 0.75
+
+
+class Biased(Toss):
+    """A coin whose side the user's module chooses."""
+
+    def example(self, key, index):
+        side = jax.random.bernoulli(key, HEADS, (2,)).astype(jnp.int32)
+        return Batch(side, side, jnp.array([0.0, 1.0]))
+
+
+def test_a_task_of_the_user_that_reads_a_changed_global_is_drawn_anew(monkeypatch):
+    heads = trivial.fitting_examples(Biased()).targets.mean()
+    monkeypatch.setitem(globals(), "HEADS", 0.25)
+    again = trivial.fitting_examples(Biased()).targets.mean()
+    assert heads == pytest.approx(0.75, abs=0.01) and again == pytest.approx(0.25, abs=0.01)
+
+
+def test_the_two_sets_of_a_run_share_the_fitting_examples(monkeypatch):
+    task = Biased()
+    with trivial.drawn_once():
+        first = trivial.fitting_examples(task)
+        assert trivial.fitting_examples(task) is first
+    assert trivial.fitting_examples(task) is not first
+
+
 def test_the_draws_are_the_same_in_every_run():
     task = Hops(max_hops=1, letters=2, tokens=4)
-    again = trivial.fitting_examples.__wrapped__(task)
+    again = trivial._drawn_examples(task)
     assert all((a == b).all() for a, b in zip(trivial.fitting_examples(task), again, strict=True))
     assert len(np.unique(again.inputs, axis=0)) == 2 * 2
 

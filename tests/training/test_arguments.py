@@ -1,5 +1,8 @@
 """Arguments of `jaxformer.train` that name rules or data of the user."""
 
+import warnings
+
+import numpy as np
 import pytest
 
 from jaxformer.core.errors import UserError
@@ -37,3 +40,11 @@ def test_a_dtype_that_a_network_cannot_have_is_a_one_line_error(dtype):
                 vocab_size=4, length=4, width=8, layers=1, heads=1, mlp_width=8, **{field: dtype}
             )
         assert "\n" not in str(error.value)
+
+
+def test_a_rate_at_which_all_members_diverge_is_not_chosen_and_gives_no_warning():
+    members = population_of(2, [1e-2, 1e30])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        chosen = members.choose([0.5, 0.4, -np.inf, -np.inf])
+    assert chosen == [True, True, False, False]

@@ -23,6 +23,7 @@ SHOWN = 32  # training shows the tokens below it
 GAIN = 1.0
 SCALE = 1.0  # of the initial values of a small parameter
 FLIP = 0
+WIDTH = 4
 
 
 @dataclass(frozen=True)
@@ -219,3 +220,35 @@ def test_a_checkpoint_of_another_task_with_the_same_shapes_is_not_resumed(folder
     (ours / "metrics.jsonl").write_bytes((theirs / "metrics.jsonl").read_bytes())
     with pytest.raises(UserError, match="it is a checkpoint of another run"):
         jaxformer.train(TASK, MODEL, workdir=ours, **long)
+
+
+class Wide(nn.Module):
+    @nn.compact
+    def __call__(self, tokens):
+        return nn.Dense(16, name="unembed")(nn.Embed(16, WIDTH, name="embed")(tokens))
+
+
+class WideBag(nnx.Module):
+    def __init__(self, rngs):
+        self.factor = WIDTH
+        self.embed = nnx.Embed(16, WIDTH, rngs=rngs)
+        self.unembed = nnx.Linear(WIDTH, 16, rngs=rngs)
+
+    def __call__(self, tokens):
+        return self.factor * self.unembed(self.embed(tokens))
+
+
+@pytest.mark.parametrize("module", [Wide(), WideBag], ids=["linen", "nnx"])
+def test_a_module_that_reads_a_changed_global_is_called_anew_in_the_same_session(
+    module, monkeypatch
+):
+    model = jaxformer.wrap(module, vocab_size=16, length=tiny.TASK.length)
+    before = jaxformer.train(tiny.TASK, model, data=DATA, **OPTIONS)
+    assert before.params["embed"]["embedding"].shape == (16, 4)
+    monkeypatch.setitem(globals(), "WIDTH", 6)
+    after = jaxformer.train(tiny.TASK, model, data=DATA, **OPTIONS)
+    assert after.params["embed"]["embedding"].shape == (16, 6)
+    again = jaxformer.wrap(module, vocab_size=16, length=tiny.TASK.length)
+    tokens = jnp.arange(6)[None]
+    ours, theirs = (net.apply({"params": after.params}, tokens) for net in (model, again))
+    assert (ours == theirs).all()

@@ -227,7 +227,7 @@ def batch_shapes(setup: Setup) -> Batch:
 def without_remat(setup: Setup) -> Setup:
     """Returns the setup whose model stores all activations of its blocks."""
     spec = replace(setup.model.spec, remat=False)
-    return setup._replace(model=setup.model.clone(spec=spec))
+    return setup._replace(model=setup.model.clone(spec=spec), model_shapes=None)
 
 
 def _tree_bytes(tree: Any) -> int:
