@@ -1,5 +1,6 @@
 """`jaxformer.load` and `jaxformer.open`: read a run's folder or a published model."""
 
+import functools
 import math
 import os
 import sys
@@ -19,9 +20,9 @@ from jaxformer.io.checkpoint_reader import Checkpoint, read_newest
 from jaxformer.io.run_folder import Workdir
 from jaxformer.models import toy
 from jaxformer.models.model import Model, Params, current_arrays, not_finite
-from jaxformer.models.origin import with_origin
+from jaxformer.models.source import Source, with_source
 from jaxformer.models.texts import text
-from jaxformer.models.words import PreparedWords, attach
+from jaxformer.models.words import PreparedWords
 from jaxformer.tasks.task import Task
 from jaxformer.training.result import Result
 from jaxformer.training.run_view import Run
@@ -91,20 +92,19 @@ def load(
         if (member, model, revision, dtype, place, devices) != (None,) * 6:
             raise UserError(f"{source} takes no further arguments.")
         if str(source).startswith(toy.PREFIX):
-            network, params, config = toy.load_toy(str(source))
-        else:
-            network, params = known.network(str(source))[:2]
-            config = {"known": str(source).removeprefix(known.PREFIX)}
-        return Loaded(with_origin(network, source), params, config)
+            return Loaded(*toy.load_toy(str(source)))
+        network, params = known.network(str(source))[:2]
+        config = {"known": str(source).removeprefix(known.PREFIX)}
+        return Loaded(with_source(network, Source(str(source))), params, config)
     loaded = _load(source, member, model, revision, dtype, place, devices)
-    if broken := not_finite(loaded[1]):
+    if broken := not_finite(loaded.params):
         others = f" and {len(broken) - 1} others" if len(broken) > 1 else ""
         print(
             f"warning: parameters of {source} are nan or infinite ({broken[0]}{others}): its "
             "outputs may be nan. Check the file and the dtype.",
             file=sys.stderr,
         )
-    return Loaded(with_origin(loaded[0], source), *loaded[1:])
+    return loaded
 
 
 def _load(
@@ -115,7 +115,7 @@ def _load(
     dtype: Any,
     place: Any,
     devices: Mapping[str, int] | None,
-) -> tuple[Any, dict[str, Any], Any]:
+) -> Loaded:
     folder = published(source, revision)
     if folder is not None:
         if member is not None or model is not None:
@@ -125,21 +125,23 @@ def _load(
 
         if devices is not None:
             place = _placement_on_mesh(devices, place)
-        loaded = load_folder(folder, dtype, place)
-        attach(loaded[0], lambda: tokenizer_of(folder, loaded[0].spec.vocab_size))
-        return loaded
+        network, params, fields = load_folder(folder, dtype, place)
+        read = functools.partial(tokenizer_of, folder, network.spec.vocab_size)
+        return Loaded(with_source(network, Source(str(source), read)), params, fields)
     if (revision, dtype, place, devices) != (None,) * 4:
         raise UserError(
             f"{source} is a run: revision, dtype, place and devices are options of published "
             "models."
         )
     run = load_run(source, member, model)
+    read = None
     if build.reads_tokens(run.config):
-        attach(run.model, lambda: _words_of_run(run.config))
-    return run[:3]
+        read = functools.partial(words_of_run, run.config)
+    return Loaded(with_source(run.model, Source(str(source), read)), run.params, run.config)
 
 
-def _words_of_run(config: Any) -> PreparedWords:
+def words_of_run(config: Any) -> PreparedWords:
+    """The tokenizer of the text of a run."""
     task: Any = build.task(config)  # a `PreparedText`
     return PreparedWords(task.prepared.tokenizer)
 

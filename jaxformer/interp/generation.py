@@ -35,8 +35,8 @@ from jaxformer.interp.programs import compiled
 from jaxformer.models.activation_points import new_value
 from jaxformer.models.pretrained.network import Pretrained
 from jaxformer.models.sampling import NOT_FINITE, draw
+from jaxformer.models.source import attached
 from jaxformer.models.texts import check_belongs, check_model_first
-from jaxformer.models.words import attached
 
 NO_PROMPTS = (
     "tokens must be texts or a list of token ids for each prompt, such as [[5, 17, 2]]; {}."

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxformer.core.errors import UserError
-from jaxformer.models.texts import attached
+from jaxformer.models.source import attached
 
 MAX_FILE_BYTES = 10**8
 

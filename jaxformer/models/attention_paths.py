@@ -32,6 +32,7 @@ from jaxformer.models.activation_points import tap
 from jaxformer.models.attention import attention_scores, attention_weights
 from jaxformer.models.model import MAX_SIZES, make_spec
 from jaxformer.models.path_features import READOUTS, attentioned_input, readout_queries
+from jaxformer.models.source import Loadable
 
 PARAMETERIZATIONS = ("prior", "standard")
 Maps = Sequence[Any] | None  # an array for each layer
@@ -108,7 +109,7 @@ def path_products(readout_N: jax.Array, values: Sequence[jax.Array]) -> jax.Arra
     return v_PxO
 
 
-class AttentionPaths(nn.Module):
+class AttentionPaths(Loadable):
     """The network f: tokens (B, T, n) to numbers (B,).
 
     A call computes f layer by layer; `from_attentioned` computes it as the sum over paths. If

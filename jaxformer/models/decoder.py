@@ -39,6 +39,7 @@ from jaxformer.models.half_precision import add_to_all
 from jaxformer.models.layers import Norm
 from jaxformer.models.model import make_spec, take_positions
 from jaxformer.models.scanned import scan_blocks
+from jaxformer.models.source import Loadable
 
 
 class Attention(nn.Module):
@@ -201,7 +202,7 @@ class Block(nn.Module):
         return Norm(name=name, **self.spec.dtypes)(h) if self.spec.use_norm else h
 
 
-class Decoder(nn.Module):
+class Decoder(Loadable):
     """The network: tokens (B, T) to logits (B, T, V), or (B, K, V) at `positions_BxK` only.
 
     With head=False it returns the states before the unembedding, for losses that compute the logits

@@ -25,6 +25,7 @@ from jaxformer.models.half_precision import add_to_all
 from jaxformer.models.layers import dense, embedding, rms_normalise
 from jaxformer.models.model import check_sizes, heads_error, make_spec, take_positions
 from jaxformer.models.scanned import scan_blocks
+from jaxformer.models.source import Loadable
 from jaxformer.models.transformer import BlockSpec, TransformerBlock
 
 HEAD_KERNEL = re.compile(r"(.*/)?block_\d+/attn/(query|key|value)/kernel")
@@ -104,7 +105,7 @@ class EncoderSpec:
         return (variance / self.width) ** 0.5
 
 
-class Encoder(nn.Module):
+class Encoder(Loadable):
     """The network: tokens (B, T) to logits (B, T, V), or (B, K, V) at positions (B, K).
 
     The first block reads LN(embedding + absolute position), or LN(x) of vectors x if `vocab_size`

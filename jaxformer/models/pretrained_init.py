@@ -9,7 +9,7 @@ parameters of `model`: capture, patch, cut and save them as you would the loaded
 """
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import dumps, sha256
 from jaxformer.io.checkpoint_reader import array_sha256
+from jaxformer.models.source import Source, source_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,12 @@ class FromParams:
     @property
     def spec(self) -> Any:
         return self.model.spec
+
+    @property
+    def source(self) -> Source | None:
+        """The source of the model, without a name: the parameters are given, not loaded."""
+        found = source_of(self.model)
+        return found and replace(found, name="")
 
     def fingerprint(self) -> str:
         """Returns twelve hexadecimal digits that identify the parameters in config.json."""

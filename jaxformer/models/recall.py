@@ -34,6 +34,7 @@ from jaxformer.models.activation_points import tap
 from jaxformer.models.half_precision import add_to_all, matrix_product, product
 from jaxformer.models.layers import embedding
 from jaxformer.models.model import MAX_SCALE, check_sizes, make_spec, take_positions
+from jaxformer.models.source import Loadable
 
 FEED_FORWARD = ("mlp", "linear", "linear_relu", "none")
 POSITIONS = ("random", "sin_cos", "rotary", "none")
@@ -77,7 +78,7 @@ class RecallSpec:
             raise UserError(f"{self.positions} positions need an even width, got {self.width}.")
 
 
-class Recall(nn.Module):
+class Recall(Loadable):
     """The network: tokens (B, T) to logits (B, T, V), or (B, K, V) at `positions_BxK` only.
 
     With positions the last layer and the unembedding compute only these K rows. The logits are the

@@ -1,62 +1,91 @@
-"""The origin of a loaded model, which the model and its copies know.
+"""The source of a loaded model: what it was loaded from, and its tokenizer.
 
 Parameters travel beside a model, not in it: `load` returns both, and a model alone has no weights.
 So what would draw new weights for a loaded model (`jaxformer.train`, `jaxformer.anatomy`) asks for
 its origin first, and refuses.
+
+The source is a field of every network here (`Loadable`), so that `clone`, `bind`, copies and
+pickles keep it. It takes no part in comparisons: a loaded network computes what one that was built
+with the same hyperparameters computes.
 """
 
 import copy
-import weakref
+import dataclasses
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
 
-from jaxformer.models.pretrained_init import FromParams
-from jaxformer.models.words import READER
-
-ORIGIN = "_loaded_from"  # the attribute of a loaded model
-# {id of the spec of a loaded model: (weak reference to it, source)}. A spec has no such attribute,
-# because `decoder(**vars(spec))` builds a model of its fields.
-_sources: dict[int, tuple[weakref.ref, str]] = {}
+SPEC_SOURCE = "_loaded_from"  # the attribute of the spec of a user's own loaded module
 
 
-def with_origin(model: Any, source: object) -> Any:
-    """A copy of the model that knows what its parameters were loaded from.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Source:
+    """What a model was loaded from.
 
-    Its spec is known as well, because `model.clone()` of Flax keeps the spec and nothing else that
-    is no field. It is a copy because the model may be the caller's own, which did not come from
-    this source.
+    Attributes:
+        name: the source as `jaxformer.load` got it; "" if the model carries its parameters itself.
+        read: a function without arguments that returns the tokenizer, or None. It is called on
+            first use, because reading a tokenizer of 50,000 words takes a third of a second. It can
+            be pickled, as a `functools.partial` of a function of a module can.
     """
-    spec = copy.copy(model.spec)
-    if isinstance(model, nn.Module):
-        has_spec = "spec" in type(model).__dataclass_fields__
-        marked = model.clone(spec=spec) if has_spec else model.clone()
-        if hasattr(model, READER):  # the tokenizer
-            object.__setattr__(marked, READER, getattr(model, READER))
-    else:
+
+    name: str
+    read: Callable[[], Any] | None = None
+
+    @functools.cached_property
+    def tokenizer(self) -> Any:
+        """The tokenizer; None without one."""
+        return None if self.read is None else self.read()
+
+    def __reduce__(self) -> Any:
+        """Leaves the tokenizer out of pickles and copies: they read it again."""
+        return Source, (self.name, self.read)
+
+
+class Loadable(nn.Module, kw_only=True):
+    """A network that `jaxformer.load` may return."""
+
+    source: Source | None = dataclasses.field(default=None, compare=False, repr=False)
+
+
+def with_source(model: Any, source: Source) -> Any:
+    """A copy of the model that knows its source.
+
+    It is a copy because the model may be the caller's own, which did not come from this source.
+    """
+    if isinstance(model, Loadable):
+        return model.clone(source=source)
+    if not isinstance(model, nn.Module):  # a wrapped module
         marked = copy.copy(model)
-        if "spec" in vars(marked):
-            marked.spec = spec
-    object.__setattr__(marked, ORIGIN, str(source))
-    if marked.spec is spec:
-        _note(spec, str(source))
+        marked.source = source
+        return marked
+    # A Linen module of the user, which has no field for it: its copies keep its spec.
+    spec = copy.copy(model.spec)
+    object.__setattr__(spec, SPEC_SOURCE, source)
+    if "spec" in type(model).__dataclass_fields__:
+        return model.clone(spec=spec)
+    marked = model.clone()
+    object.__setattr__(marked, "spec", spec)
     return marked
+
+
+def source_of(model: Any) -> Source | None:
+    """The source of a model; None for one that was built."""
+    source = getattr(model, "source", None)
+    if not isinstance(source, Source):
+        source = getattr(getattr(model, "spec", None), SPEC_SOURCE, None)
+    return source
 
 
 def origin(model: Any) -> str:
     """The source that the model was loaded from; "" for one that was built."""
-    found = getattr(model, ORIGIN, "")
-    if found or isinstance(model, FromParams):  # its parameters are given, whatever its spec
-        return found
-    spec = getattr(model, "spec", None)
-    reference, source = _sources.get(id(spec), (None, ""))
-    return source if reference is not None and reference() is spec else ""
+    source = source_of(model)
+    return "" if source is None else source.name
 
 
-def _note(spec: Any, source: str) -> None:
-    key = id(spec)
-    try:
-        reference = weakref.ref(spec, lambda _: _sources.pop(key, None))
-    except TypeError:  # a user's spec with __slots__: only the model itself knows its source
-        return
-    _sources[key] = reference, source
+def attached(model: Any) -> Any:
+    """The tokenizer that a model knows; None without one."""
+    source = source_of(model)
+    return None if source is None else source.tokenizer

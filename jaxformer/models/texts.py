@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxformer.core.errors import UserError
 from jaxformer.models import toy
 from jaxformer.models.model import MAX_SIZES
-from jaxformer.models.words import attached
+from jaxformer.models.source import attached
 
 PROBE = "The quick brown fox paid 1,234.50 euros.\n\tNaïve?"
 

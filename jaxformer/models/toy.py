@@ -9,6 +9,7 @@ A network is a file NAME.npz in the folder `toys`: float16 parameters by path, a
 its config under the key "config".
 """
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ import numpy as np
 from jaxformer.core import paths
 from jaxformer.core.errors import unknown
 from jaxformer.models.decoder import Decoder, decoder
-from jaxformer.models.words import Letters, attach
+from jaxformer.models.source import Source, with_source
+from jaxformer.models.words import Letters
 
 PREFIX = "toy:"
 CONFIG = "config"
@@ -45,8 +47,8 @@ def load_toy(source: str) -> tuple[Decoder, dict[str, Any], dict[str, Any]]:
         arrays = {
             path: jnp.asarray(stored[path], jnp.float32) for path in stored.files if path != CONFIG
         }
-    model = decoder(**config["model"])
-    attach(model, lambda: Letters(config["alphabet"]))
+    read = functools.partial(Letters, config["alphabet"])
+    model = with_source(decoder(**config["model"]), Source(source, read))
     return model, paths.unflatten(arrays), config
 
 

@@ -1,44 +1,14 @@
 """Words of a prompt as tokens: what every tokenizer here offers beside `encode` and `decode`.
 
-A loaded model knows its tokenizer (`attach`). It is read on first use, because reading one of
-50,000 words takes a third of a second.
+A loaded model knows its tokenizer (`jaxformer.models.source`).
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from jaxformer.core.errors import UserError, did_you_mean
 from jaxformer.core.text_format import counted
-
-READER = "_read_text"  # the attribute of a loaded model; other instances of its class have none
-
-
-class _Reader:
-    """Reads a tokenizer once. A copy of the model in another process knows none."""
-
-    def __init__(self, read: Callable[[], Any] | None = None):
-        self.read, self.tokenizer = read, None
-
-    def __call__(self) -> Any:
-        if self.tokenizer is None and self.read is not None:
-            self.tokenizer = self.read()
-        return self.tokenizer
-
-    def __reduce__(self) -> Any:
-        return _Reader, ()
-
-
-def attach(model: Any, read: Callable[[], Any]) -> None:
-    """Lets a model know its tokenizer, which `read` returns."""
-    object.__setattr__(model, READER, _Reader(read))  # a module of Flax is frozen
-
-
-def attached(model: Any) -> Any:
-    """The tokenizer that a model knows; None without one."""
-    read = getattr(model, READER, None)
-    return None if read is None else read()
 
 
 def token_list(ids: Any) -> list[int]:

@@ -15,6 +15,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.models import activation_points, submodules
 from jaxformer.models.activation_points import INTERMEDIATES
 from jaxformer.models.model import check_not_equinox, check_sizes, take_positions
+from jaxformer.models.source import Source
 
 # The name of a method, or a function of the module and the tokens; None: __call__.
 Method = str | Callable[..., Any] | None
@@ -70,6 +71,7 @@ class Wrapped:
 
     def __init__(self, network: Any, spec: WrapSpec):
         self.network, self.spec = network, spec
+        self.source: Source | None = None
         # A module may add a position embedding of its whole length, which fits no shorter input.
         self.example_length = spec.length
 

@@ -13,8 +13,8 @@ from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.core.variants import FIXED_POSITIONS, VARIANTS, variant_named
 from jaxformer.models.model import check_model
-from jaxformer.models.origin import origin
 from jaxformer.models.pretrained_init import FromParams, from_params
+from jaxformer.models.source import origin
 from jaxformer.tasks.task import Task
 from jaxformer.training.callbacks import Callback
 from jaxformer.training.population import Population, population, population_of_seeds

@@ -1,5 +1,10 @@
 """A model that was loaded is not trained from other weights without a word."""
 
+import copy
+import pickle
+import subprocess
+import sys
+
 import flax.linen as nn
 import numpy as np
 import pytest
@@ -8,9 +13,10 @@ import jaxformer
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.models.decoder import decoder
-from jaxformer.models.origin import origin
+from jaxformer.models.decoder_spec import DecoderSpec
 from jaxformer.models.pretrained import tiny
 from jaxformer.models.pretrained_init import from_params
+from jaxformer.models.source import Source, origin, with_source
 from jaxformer.tasks.arrays import Arrays
 from tests.models import tiny_gguf
 
@@ -57,14 +63,21 @@ def load(tmp_path_factory):
     return load
 
 
+def copies_of(model):
+    """Returns the copies that Python and Flax make of a model."""
+    copies = [copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+    if isinstance(model, nn.Module):
+        copies += [model.clone(), model.bind({})]
+    return copies
+
+
 @pytest.mark.parametrize(
     "kind", ["toy:induction", "known:copy", "folder", "gguf", "run", "own run"]
 )
 def test_training_a_loaded_model_from_new_weights_is_refused(load, kind):
     model, params, _ = load(kind)
     task = task_for(model)
-    copies = [model.clone()] if isinstance(model, nn.Module) else []
-    for loaded in (model, *copies):
+    for loaded in (model, *copies_of(model)):
         with pytest.raises(UserError) as error:
             jaxformer.train(task, loaded, **ONE_STEP)
         message = str(error.value)
@@ -148,3 +161,48 @@ def test_a_loaded_model_equals_one_that_was_built_and_knows_its_tokenizer():
     model, _, config = jaxformer.load("toy:induction")
     assert model == decoder(**config["model"]) and not origin(decoder(**config["model"]))
     assert jaxformer.text(model).encode("ab") == [0, 1]
+
+
+@pytest.mark.parametrize("kind", ["toy:induction", "folder"])
+def test_copies_of_a_loaded_model_know_its_tokenizer(load, kind):
+    model = load(kind)[0]
+    text = jaxformer.text(model)
+    tokens = text.encode("ab") if kind == "toy:induction" else [1, 2]
+    for known in copies_of(model):
+        assert known == model or isinstance(known, type(model))
+        assert jaxformer.text(known).decode(tokens) == text.decode(tokens)
+    with_params = from_params(model, {})
+    assert jaxformer.text(with_params).decode(tokens) == text.decode(tokens)
+
+
+PICKLED = """
+import pickle, sys
+import jaxformer
+model = pickle.loads(sys.stdin.buffer.read())
+print(jaxformer.text(model).encode("ab"), model.source.name)
+"""
+
+
+def test_a_pickled_model_knows_its_source_in_a_new_process():
+    model = jaxformer.load("toy:induction")[0]
+    command = [sys.executable, "-c", PICKLED]
+    done = subprocess.run(command, input=pickle.dumps(model), capture_output=True, check=True)
+    assert done.stdout.decode() == "[0, 1] toy:induction\n"
+
+
+class Own(nn.Module):
+    """A user's module with the form of a model, but without a field for its source."""
+
+    spec: DecoderSpec
+
+    @nn.compact
+    def __call__(self, tokens, positions=None):
+        return nn.Dense(self.spec.vocab_size)(nn.Embed(self.spec.vocab_size, 8)(tokens))
+
+
+def test_a_module_of_the_user_keeps_its_source_by_its_spec():
+    spec = decoder(vocab_size=16, length=4, **SIZES).spec
+    own = Own(spec)
+    loaded = with_source(own, Source("runs/own"))
+    assert [origin(x) for x in (loaded, *copies_of(loaded))] == ["runs/own"] * 6
+    assert not origin(own) and loaded == own

@@ -40,6 +40,7 @@ from jaxformer.models.pretrained import positions, programs
 from jaxformer.models.pretrained.mlps import MLP, Experts
 from jaxformer.models.pretrained.network_layers import Bias, HeadNorms, capped, dense, norm
 from jaxformer.models.pretrained.spec import PretrainedSpec
+from jaxformer.models.source import Loadable
 from jaxformer.models.vocabulary import check_tokens
 
 # {"seen": (B, S) booleans, true at real tokens; "length": the number of used slots;
@@ -47,7 +48,7 @@ from jaxformer.models.vocabulary import check_tokens
 Cache = dict[str, Any]
 
 
-class Pretrained(nn.Module):
+class Pretrained(Loadable):
     """The network: tokens (B, T) to logits (B, T, V), or (B, K, V) at `positions_BxK` only.
 
     Encoders without a head for masked tokens return their last states, (B, T, N).

@@ -19,8 +19,8 @@ from jaxformer.core.settings import DataSettings, OptimSettings
 from jaxformer.io.run_folder import config_hash
 from jaxformer.models.decoder import Decoder, decoder
 from jaxformer.models.model import check_model
-from jaxformer.models.origin import origin
 from jaxformer.models.own_model import initial_identity, is_users_code, model_identity
+from jaxformer.models.source import origin
 from jaxformer.tasks import heldout
 from jaxformer.tasks.example_checks import check_answers_are_hidden
 from jaxformer.tasks.heldout import Drawn, default_data

@@ -14,7 +14,7 @@ from jaxformer.io.run_folder import config_hash
 from jaxformer.loading import load
 from jaxformer.models.pretrained.text import Text
 from jaxformer.models.pretrained_init import from_params
-from jaxformer.models.words import attached
+from jaxformer.models.source import attached
 from jaxformer.runtime.progress import Interrupt
 from jaxformer.studies.anatomy.judge import MARGIN, SEEDS_AT_LOOK
 from jaxformer.studies.anatomy.store import Store
