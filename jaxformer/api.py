@@ -117,12 +117,12 @@ def train(
       learning_rate: one, or several among which validation chooses. It multiplies the schedule,
         whose peak is 1. Default 1e-3.
       seeds: the number of seeds, which are then 0, 1, .., or a list of seeds. Default 1.
-      optimizer: an AdamW or SGD of `jaxformer.core.optim`, an optax optimizer or transformation, or
-        {label: one of these}. Default AdamW with weight decay 1e-3. A complete optax optimizer such
-        as `optax.adamw(1e-2)` has its own learning rate: leave out `learning_rate`, `schedule` and
-        `warmup`; `clip` is then 0 unless given. A transformation without a rate, such as
-        `optax.scale_by_adam()`, uses all four. An optimizer that would train uphill is refused.
-      optimizer_name: identifies optax transformations in a `workdir`; a call with another name is
+      optimizer: an AdamW or SGD of `jaxformer.core.optim`, an optax optimizer, a function of the
+        rate, or {label: one of these}. Default AdamW with weight decay 1e-3. An optax optimizer
+        such as `optax.adamw(1e-2)` has its own learning rate: leave out `learning_rate`, `schedule`
+        and `warmup`; `clip` is then 0 unless given. A function such as
+        `lambda rate: optax.adamw(rate)` uses all four.
+      optimizer_name: identifies optax optimizers in a `workdir`; a call with another name is
         refused. Without a name only the structure of their state is compared.
       unfreeze: (step, rules) in increasing order; from this step on these rules hold. Default ().
       data: sizes of the data sets (`DataSettings`), or an object with the methods of

@@ -4,10 +4,12 @@ The learning rate is no part of the optimizer. `training.step` multiplies the up
 the state, so that one compiled program trains a population with several rates.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from jaxformer.core.errors import UserError, check_choice, check_range, setting
@@ -88,20 +90,25 @@ def schedule(name: str, steps: int, warmup: int) -> optax.Schedule:
 
 
 def optimizer(
-    partition: Partition, specs: Mapping[str, AdamW | SGD], clip: float, factor: optax.Schedule
+    partition: Partition, specs: Mapping[str, Any], clip: float, factor: optax.Schedule
 ) -> optax.GradientTransformation:
     """Returns the optimizer of the trained parameters.
 
     It clips the global norm, then applies the transformation of each label, then the schedule. An
-    update already has the sign of descent: new parameters are params + learning_rate * update.
+    update already has the sign of descent: new parameters are params + learning_rate * update. Only
+    the updates of functions of the rate have it in them (`updates_at_rate`).
 
     Args:
         partition: maps parameters to labels.
-        specs: {label: optimizer}.
+        specs: {label: optimizer}: an AdamW or SGD, or an object whose `of_rate` returns the optax
+            optimizer of a learning rate.
         clip: largest global norm of the gradient; 0 turns clipping off.
-        factor: the schedule with peak 1, which multiplies every update.
+        factor: the schedule with peak 1, which multiplies every update, or every rate.
     """
     check_range(setting("optim.clip"), clip, 0)
+    if any(hasattr(spec, "of_rate") for spec in specs.values()):
+        functions = {label: _of_rate(spec) for label, spec in specs.items()}
+        return _optimizer_of_rate(partition, functions, clip, factor)
     by_label = {
         label: optax.chain(spec.transform(), optax.scale(-spec.multiplier))
         for label, spec in specs.items()
@@ -111,6 +118,57 @@ def optimizer(
         partition.optimizer(by_label),
         optax.scale_by_schedule(factor),
     )
+
+
+def _of_rate(spec: Any) -> Callable[[Any], optax.GradientTransformation]:
+    """A function that returns the optimizer of a learning rate."""
+    if hasattr(spec, "of_rate"):
+        return spec.of_rate
+    return lambda rate: optax.chain(spec.transform(), optax.scale(-spec.multiplier * rate))
+
+
+class TakesRate(NamedTuple):
+    """A transformation whose `update` takes the learning rate as its last argument."""
+
+    init: Callable[[Any], Any]
+    update: Callable[..., tuple[Any, Any]]
+
+
+def _optimizer_of_rate(
+    partition: Partition, functions: Mapping[str, Any], clip: float, factor: optax.Schedule
+) -> Any:
+    def at_rate(rate: Any) -> optax.GradientTransformation:
+        by_label = {label: of_rate(rate) for label, of_rate in functions.items()}
+        clipping = optax.clip_by_global_norm(clip) if clip else optax.identity()
+        return optax.chain(clipping, partition.optimizer(by_label))
+
+    def init(params):
+        return jnp.zeros((), jnp.int32), at_rate(1.0).init(params)
+
+    def update(gradient, state, params, learning_rate):
+        steps_done, inner = state
+        updates, inner = at_rate(learning_rate * factor(steps_done)).update(gradient, inner, params)
+        return updates, (steps_done + 1, inner)
+
+    return TakesRate(init, update)
+
+
+def updates_at_rate(
+    tx: Any, gradient: Any, state: Any, params: Any, learning_rate: jax.Array
+) -> tuple[Any, Any]:
+    """Returns what is added to the parameters, and the new state of the optimizer.
+
+    Args:
+        tx: an optimizer that `optimizer` returns.
+        gradient: of the trained parameters.
+        state: the state of the optimizer.
+        params: the trained parameters.
+        learning_rate: of one member, a scalar.
+    """
+    if isinstance(tx, TakesRate):
+        return tx.update(gradient, state, params, learning_rate)
+    updates, state = tx.update(gradient, state, params)
+    return jax.tree.map(lambda u: learning_rate.astype(u.dtype) * u, updates), state
 
 
 def _matrix_mask(params):

@@ -31,5 +31,5 @@ def above_unigram(name: str, losses: Mapping[int, float], unigram: float) -> str
     return (
         f"{name} of {seeds} ends at {max(high.values()):.3f} nats, above the {unigram:.3f} of a "
         "predictor of answer frequencies: train longer, change the learning rate, or check for "
-        "overfitting."
+        "overfitting, or for an optimizer of your own whose updates go up the gradient."
     )

@@ -19,7 +19,7 @@ from jaxformer.tasks.task import Task
 from jaxformer.training.callbacks import Callback
 from jaxformer.training.population import Population, population, population_of_seeds
 from jaxformer.training.shapes import shapes_of
-from jaxformer.training.user_optimizer import UserOptimizer, user_optimizers
+from jaxformer.training.user_optimizer import Complete, OfRate, user_optimizers
 
 # Fields of the settings that are named arguments of `train`.
 SEPARATE_ARGUMENTS = ("batch_size", "steps", "learning_rate", "labels")
@@ -250,7 +250,7 @@ def warn_of_unnamed(optimizers: Mapping[str, Any]) -> None:
     unnamed = [
         label
         for label, optimizer in optimizers.items()
-        if isinstance(optimizer, UserOptimizer) and not optimizer.is_named
+        if isinstance(optimizer, Complete | OfRate) and not optimizer.is_named
     ]
     if unnamed:
         print(

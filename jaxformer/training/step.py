@@ -16,6 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxformer.core import layouts, sharding
 from jaxformer.core.errors import check_choice
+from jaxformer.core.optim import updates_at_rate
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import MEMBER_MODES
 from jaxformer.models.half_precision import wide
@@ -162,8 +163,9 @@ def make_step(
         (loss, probes), gradient = value_and_gradient(state.trainable, state.frozen, batch)
         with jax.named_scope("optimizer"):  # the name by which a plan finds these operations
             norm = optax.tree.norm(gradient)
-            updates, opt_state = tx.update(gradient, state.opt_state, state.trainable)
-            updates = jax.tree.map(lambda u: state.learning_rate.astype(u.dtype) * u, updates)
+            updates, opt_state = updates_at_rate(
+                tx, gradient, state.opt_state, state.trainable, state.learning_rate
+            )
             trainable = optax.apply_updates(state.trainable, updates)
 
             # A member that diverges keeps its last finite parameters and never stops the others.

@@ -147,7 +147,7 @@ def test_a_model_and_an_optimizer_of_ones_own_resume_and_load(tmp_path, monkeypa
     options = dict(seeds=[3, 5], unfreeze=[(30, ((".*", "train"),))])
 
     def optimizer():  # made anew, as another process would
-        return {"train": optax.scale_by_adam(), "slow": optim.SGD()}
+        return {"train": lambda rate: optax.adam(rate), "slow": optim.SGD()}
 
     whole = jaxformer.train(TASK, bag, rules, optimizer=optimizer(), **options, **SHORT)
 
