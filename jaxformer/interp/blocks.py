@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
@@ -183,6 +184,12 @@ def block_output(
     else:
         new_memory = updates.get(CACHE)
     return values[STATES], {name: values[PREFIX + name] for name in names}, new_memory
+
+
+def first_difference(clean_BxT: np.ndarray, corrupted_BxT: np.ndarray) -> int:
+    """Returns the first position at which the tokens of any pair differ; T if there is none."""
+    differs_T = (clean_BxT != corrupted_BxT).any(0)
+    return int(differs_T.argmax()) if differs_T.any() else len(differs_T)
 
 
 def embed(model: Any, params: Any, tokens_BxT: jax.Array) -> jax.Array:

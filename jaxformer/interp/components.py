@@ -27,15 +27,15 @@ import numpy as np
 
 from jaxformer.core.errors import UserError
 from jaxformer.interp.answers import Answers, score
-from jaxformer.interp.blocks import Blocks, Pass, block_output
+from jaxformer.interp.blocks import Blocks, Pass, block_output, first_difference
 from jaxformer.interp.low_rank import cut_params
 from jaxformer.interp.one_block import read
-from jaxformer.interp.patching import MAX_TOKENS, first_difference
 from jaxformer.models.half_precision import wide
 from jaxformer.models.model import Model, take_positions
 
 HEADS, ATTENTION, MLP = "attn/heads", "attn/output", "mlp/output"
 ALL_POSITIONS = np.ones((1, 1), bool)
+MAX_TOKENS = 8192  # in all cases that run together
 MAX_LOGITS = 2**24  # numbers that are in memory at once
 Values = dict[str, jax.Array]  # {address within a block: activation}
 

@@ -22,8 +22,7 @@ import numpy as np
 from jaxformer.core.errors import check_choice
 from jaxformer.interp.blocks import block_output
 from jaxformer.interp.circuits.measured import ABLATIONS
-from jaxformer.interp.components import ATTENTION, HEADS, MLP, Measured, mean_of_prompts
-from jaxformer.interp.patching import MAX_TOKENS
+from jaxformer.interp.components import ATTENTION, HEADS, MAX_TOKENS, MLP, Measured, mean_of_prompts
 
 MAX_CASES = 16  # groups that run at once
 

@@ -7,11 +7,11 @@ import pytest
 
 from jaxformer import capture
 from jaxformer.core.errors import UserError
-from jaxformer.interp import patching
 from jaxformer.interp.blocks import Blocks
+from jaxformer.interp.capture import replaced
 from jaxformer.models.attention_paths import attention_paths
 from jaxformer.models.pretrained.tiny import tiny
-from tests.interp.test_capture import DECODER, MODELS, OTHERS, TOKENS, params_of
+from tests.interp.test_capture import MODELS, OTHERS, TOKENS, params_of
 from tests.models.tiny_configs import CONFIGS
 
 CLEAN = jnp.concatenate([OTHERS[:, :2], TOKENS[:, 2:]], 1)  # they differ from token 2 on
@@ -35,58 +35,37 @@ DIFFERENT = ["decoder", "encoder", "gemma2"]
 @pytest.mark.parametrize(
     "names", [DIFFERENT, pytest.param(["recall", "llama"], marks=pytest.mark.slow)]
 )
-def test_grids_of_patches_equal_whole_runs(names):
+def test_patches_of_some_blocks_and_tokens_equal_whole_runs(names, monkeypatch):
+    def margin(logits_BxTxV):
+        return last_margin(logits_BxTxV[:, 3])
+
     for model, params in map(network, names):
-        whole = capture.patch(
-            *(model, params, CLEAN, OTHERS, r"block_\d+/(before|states)"),
-            lambda logits: last_margin(logits[:, 3]),
-            by=("position",),
-        )
-        for site in ("states", "before"):
-            grid = patching.patch_grid(
-                model, params, CLEAN, OTHERS, last_margin, site=site, read_at=3
-            )
-            rows = [value for address, value in whole.items() if address.endswith(site)]
-            expected = np.stack(rows).transpose(2, 0, 1)
-            np.testing.assert_allclose(grid, expected, atol=2e-5, err_msg=type(model).__name__)
-            assert np.ptp(grid) > 0.01
-            if model.spec.causal:  # equal states of equal tokens, and states that no answer reads
-                assert (grid[:, :, :2] == grid[:, :1, :1]).all()
-                assert (grid[:, :, 4:] == grid[:, :1, :1]).all()
+        arguments = model, params, CLEAN, OTHERS, r"block_\d+/(before|states|attn/heads)", margin
+        found = capture.patch(*arguments, by=("position",))
+        with monkeypatch.context() as patched:
+            patched.setattr(replaced, "is_divisible", lambda model: False)
+            whole = capture.patch(*arguments, by=("position",))
+        assert [*found] == [*whole]
+        for address, values in whole.items():
+            np.testing.assert_allclose(found[address], values, atol=2e-5, err_msg=address)
+            assert np.ptp(values) > 0.01
 
 
-def test_other_models_run_as_a_whole_and_bad_prompts_end_with_a_one_line_error(monkeypatch):
-    arguments = DECODER, params_of("decoder"), CLEAN
-    expected = patching.patch_grid(*arguments, OTHERS, last_margin)
-    equal_prompts = patching.patch_grid(*arguments, CLEAN, last_margin)
-    assert (equal_prompts == equal_prompts[:, :1, :1]).all()  # no patch changes anything
-    for problem, options in (
-        ("one shape", {"corrupted": OTHERS[:, :4]}),
-        ("read_at must be from -5 to 4, got 5", {"read_at": 5}),
-        ("Did you mean 'states'", {"site": "state"}),
-    ):
-        with pytest.raises(UserError, match=problem):
-            patching.patch_grid(
-                *arguments, **({"corrupted": OTHERS, "score": last_margin} | options)
-            )
+def test_few_programs_serve_all_first_tokens():
+    """Cases are computed from few tokens on, none of them later than its own."""
+    model, params = network("decoder")
+    new = {"block_1/states": jnp.zeros((3, 5, model.spec.width))}
+    cases = [{"block_1/states": [replaced.Where(position=p)]} for p in (4, 2, 0, 3, 1)]
+    for chunk_tokens, n_starts in ((1, replaced.MAX_STARTS), (1000, 1)):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(replaced, "CHUNK_TOKENS", chunk_tokens)
+            runs = replaced._ByBlock(model, params, (TOKENS,), new, cases, 16, 0)
+            parts = runs._parts()
+        assert len(parts) == n_starts
+        assert sorted(case for _, part in parts for case in part) == [0, 1, 2, 3, 4]
+        assert all(start <= runs.first[part].min() for start, part in parts)
+
+
+def test_blocks_that_cannot_run_alone_are_refused():
     with pytest.raises(UserError, match="the blocks of AttentionPaths cannot be run alone"):
         Blocks(attention_paths(heads=(2, 2), width=4), {})
-    monkeypatch.setattr(patching, "is_divisible", lambda model: False)
-    with pytest.warns(UserWarning, match="Decoder runs as a whole for each patch"):
-        whole = patching.patch_grid(*arguments, OTHERS, last_margin)
-    np.testing.assert_allclose(whole, expected, atol=2e-5)
-
-
-def test_many_prompts_run_in_chunks_of_one_size():
-    for first, stop, tokens, size in (
-        (0, 14, 14, 4),
-        (9, 14, 5, 5),
-        (0, 40, 1000, 5),
-        (3, 3, 9, 0),
-    ):
-        chunks = patching.position_chunks(first, stop, tokens, has_memory=True)
-        covered = {int(p) for _, positions in chunks for p in positions}
-        assert covered == set(range(first, stop))
-        assert all(start <= positions.min() for start, positions in chunks)
-        assert max((len(positions) for _, positions in chunks), default=0) == size
-        assert len({(start, len(positions)) for start, positions in chunks}) <= patching.MAX_CHUNKS

@@ -2,6 +2,7 @@
 
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -12,11 +13,11 @@ import pytest
 import jaxformer
 from jaxformer import capture
 from jaxformer.core.errors import UserError
-from jaxformer.interp import circuits, lens, programs
-from jaxformer.interp.ablating import ablate_grid
+from jaxformer.interp import blocks, circuits, lens
 from jaxformer.interp.answers import Answers
-from jaxformer.interp.patching import patch_grid
+from jaxformer.interp.capture import replaced
 from jaxformer.models.activation_points import tap
+from jaxformer.models.decoder import decoder
 from tests.interp.test_capture import DECODER, OTHERS, TOKENS, params_of
 
 PARAMS_ = params_of("decoder")
@@ -67,16 +68,24 @@ def test_a_prompt_without_a_token_is_a_one_line_error():
         capture.capture(DECODER, PARAMS_, jnp.zeros((1, 0), int), names=["block_0/states"])
 
 
-def test_one_program_for_all_prompts_and_metrics():
-    programs._kept.cache_clear()
+def test_one_program_for_all_prompts_and_metrics(monkeypatch):
+    traced = []
+
+    def counted(*arguments):
+        traced.append(arguments[0])
+        return blocks.block_output(*arguments)
+
+    monkeypatch.setattr(replaced, "block_output", counted)
+    model = decoder(**vars(DECODER.spec) | {"mlp_width": 20})  # which no other test uses
+    params = model.init(jax.random.key(0), TOKENS)["params"]
     for shift in (0, 1):
 
         def shifted(logits, shift=shift):
             return metric(logits) + shift
 
         tokens = (TOKENS + shift) % 11
-        capture.patch(DECODER, PARAMS_, tokens, OTHERS, r"block_\d/states", shifted, ("position",))
-    assert programs._kept.cache_info().misses == 2  # the clean run and the patched one
+        capture.patch(model, params, tokens, OTHERS, r"block_\d/states", shifted, ("position",))
+        assert len(traced) == 2  # for both blocks and both calls: one for each first token
 
 
 PATCHED = "block_0/attn/heads"
@@ -269,21 +278,21 @@ def test_wrong_patches_are_one_line_errors():
 def test_every_look_inside_refuses_tokens_outside_of_the_vocabulary(token, tmp_path):
     wrong = np.array(TOKENS, np.int64)
     wrong[1, 2] = token
-    model, ends = (DECODER, PARAMS_), (("block_0/attn/heads", 0), ("block_1/attn/queries", 0))
+    model: Any = (DECODER, PARAMS_)
+    ends = ("block_0/attn/heads", 0), ("block_1/attn/queries", 0)
     answers = Answers(*np.array([[[4]] * 3, [[1]] * 3, [[2]] * 3, [[1.0]] * 3]).astype(int))
     for prompts in ((wrong, OTHERS), (TOKENS, wrong)):
         for call in (
             lambda prompts: capture.patch(*model, *prompts, "final", metric),
             lambda prompts: capture.attribute(*model, *prompts, "final", metric),
             lambda prompts: capture.path_patch(*model, *prompts, *ends, metric),
-            lambda prompts: patch_grid(*model, *prompts, lambda logits: logits[:, 3]),
             lambda prompts: circuits.Wiring(*model, *prompts, answers),
         ):
             with pytest.raises(UserError, match=f"must be from 0 to 10.*got .*{token}"):
                 call(prompts)
     for call in (
         lambda: capture.gradients(*model, wrong, names="final", metric=metric),
-        lambda: ablate_grid(*model, wrong, lambda logits: logits[:, 3]),
+        lambda: capture.ablate(*model, wrong, "final", metric),
         lambda: capture.store(tmp_path, *model, wrong, ["final"]),
     ):
         with pytest.raises(UserError, match=f"must be from 0 to 10.*got .*{token}"):
@@ -299,7 +308,6 @@ def test_a_metric_that_forgets_a_token_is_a_one_line_error(wrong):
         lambda: capture.path_patch(*arguments, *ends, wrong),
         lambda: capture.attribute(*arguments, "final", wrong),
         lambda: lens.attribution(DECODER, PARAMS_, TOKENS, metric=wrong),
-        lambda: patch_grid(*arguments, lambda logits_BxV: wrong(logits_BxV[:, None])),
     ):
         with pytest.raises(UserError, match=r"must return one number.* got the shape \("):
             call()

@@ -10,8 +10,6 @@ from experiments import look
 from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DataSettings
 from jaxformer.data import datasets, preparation
-from jaxformer.interp.ablating import ablate_grid
-from jaxformer.interp.patching import patch_grid
 from jaxformer.models.pretrained import tiny
 from jaxformer.models.pretrained.text import Text
 from jaxformer.models.pretrained_init import from_params
@@ -74,29 +72,6 @@ def test_a_prompt_without_its_mask_is_a_one_line_error(folder, tmp_path, line, w
     with pytest.raises(UserError, match=words) as error:
         pairs(folder, tmp_path, line)
     assert "\n" not in str(error.value)
-
-
-def test_grids_read_the_score_of_a_text_at_its_mask(folder):
-    model, params, _ = jaxformer.load(folder)
-    clean, corrupted = "the cat [MASK] on", "a dog [MASK] on"
-
-    def margin(logits):
-        return logits[:, VOCAB["sat"]] - logits[:, VOCAB["ran"]]
-
-    grids = [
-        (
-            patch_grid(model, params, clean, corrupted, margin, **read),
-            ablate_grid(model, params, clean, margin, **read),
-        )
-        for read in ({}, {"read_at": 3}, {"read_at": -1})
-    ]
-    for by_default, at_mask, at_end in zip(*grids, strict=True):
-        np.testing.assert_array_equal(by_default, at_mask)
-        assert np.abs(by_default - at_end).max() > 1e-4
-    with pytest.raises(UserError, match=r"their masks at \[2, 3\], and one position is read"):
-        ablate_grid(model, params, [clean, "the [MASK] cat on"], margin)
-    with pytest.raises(UserError, match=r"needs one '\[MASK\]' in place of its answer, got 0"):
-        ablate_grid(model, params, "the cat on", margin)
 
 
 def test_an_encoder_is_not_scored_on_next_tokens(folder):

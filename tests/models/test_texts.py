@@ -11,7 +11,6 @@ import jaxformer
 from jaxformer import capture, lens
 from jaxformer.core.errors import UserError
 from jaxformer.data import datasets, preparation
-from jaxformer.interp.patching import patch_grid
 from jaxformer.models.decoder import decoder
 from jaxformer.models.pretrained import tiny
 from jaxformer.models.words import Letters
@@ -38,10 +37,6 @@ def margin(logits):
     return logits[0, -1, 14] - logits[0, -1, 23]  # "o" and "x"
 
 
-def grid_margin(logits):
-    return logits[:, 14] - logits[:, 23]
-
-
 # {function: its result for prompts, as a list of arrays}
 CALLS = {
     "run": lambda m, p, x, y: [capture.run(m, p, x, names=["pattern"])[0]],
@@ -51,7 +46,7 @@ CALLS = {
     "attribute": lambda m, p, x, y: capture.attribute(m, p, x, y, "z", margin).values(),
     "gradients": lambda m, p, x, y: capture.gradients(m, p, x, names="z", metric=margin).values(),
     "lens": lambda m, p, x, y: lens.logit_lens(m, p, x, positions=-1).values(),
-    "grid": lambda m, p, x, y: [patch_grid(m, p, x, y, grid_margin)],
+    "ablate": lambda m, p, x, y: capture.ablate(m, p, x, "z", margin, how="zero").values(),
     "generate": lambda m, p, x, y: [jaxformer.generate(m, p, x, new=2).tokens],
 }
 

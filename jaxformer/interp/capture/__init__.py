@@ -4,6 +4,7 @@
     capture(model, params, tokens, names=["block_1/attn/heads"])  {address: activation}
     intervene(model, params, tokens, {"block_1/mlp/output": 0})   logits with other activations
     patch(model, params, clean, corrupted, patterns, metric)      the effect of each activation
+    ablate(model, params, prompts, parts, metric)                 the metric without each part
 
 `jaxformer.models.activation_points` lists the addresses. Patterns are regular expressions
 (`jaxformer.core.paths`). Names of TransformerLens' hooks are accepted as aliases. All functions are
@@ -14,7 +15,7 @@ Shape letters: see `jaxformer.interp`.
 """
 
 from jaxformer.interp.capture.edits import at, mean, plus, resample, zero
-from jaxformer.interp.capture.patching import attribute, gradients, patch, path_patch
+from jaxformer.interp.capture.patching import ablate, attribute, gradients, patch, path_patch
 from jaxformer.interp.capture.running import (
     capture,
     intervene,
@@ -29,6 +30,7 @@ from jaxformer.interp.capture.store import iterate_stored, load_stored, store
 from jaxformer.models.activation_points import in_order
 
 __all__ = [
+    "ablate",
     "at",
     "attribute",
     "capture",

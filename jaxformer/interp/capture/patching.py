@@ -1,5 +1,6 @@
 """Activation patching: how much of a clean prompt's answer an activation restores.
 
+    ablate      the metric without an activation, or without several together
     patch       the metric of the corrupted run with one activation of the clean run
     attribute   a first-order estimate of what `patch` adds to the metric, from a single gradient
     gradients   the gradient of a metric with respect to each activation
@@ -10,7 +11,8 @@ Sources: Wang et al. 2211.00593; Goldowsky-Dill et al. 2304.05969; Nanda 2023 (`
 
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,10 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.core import paths
-from jaxformer.core.errors import UserError, check_choice, check_range
+from jaxformer.core.errors import UserError, check_choice, check_range, did_you_mean
+from jaxformer.interp.blocks import first_difference
 from jaxformer.interp.capture import edits
 from jaxformer.interp.capture.aliases import resolve
 from jaxformer.interp.capture.metric import Metric, per_example, scalar
+from jaxformer.interp.capture.replaced import Case, Progress, Where, activations, metric_of_cases
 from jaxformer.interp.capture.running import (
     capture,
     check_tokens,
@@ -29,13 +33,12 @@ from jaxformer.interp.capture.running import (
     replaceable_shapes,
     run,
 )
-from jaxformer.interp.one_block import count_blocks, is_divisible, one_block, read
-from jaxformer.interp.programs import compiled, computed
-from jaxformer.models.activation_points import AFTER_BLOCKS
+from jaxformer.interp.programs import computed
 from jaxformer.models.model import Model
 from jaxformer.models.texts import as_tokens, check_model_first
 
 KINDS = ("position", "head")
+ABLATIONS = ("mean", "zero", "resample")
 _NO_EFFECT = (
     "no patch changes the metric: at {} the clean run gives what the corrupted one does. Are both "
     "prompts the same, or does the metric read a position before the one where they differ?"
@@ -53,23 +56,27 @@ def patch(
     metric: Metric,
     by: Sequence[str] = (),
     at_once: int = 16,
+    progress: Progress | None = None,
 ) -> dict[str, np.ndarray]:
     """Returns {address: metric of the corrupted run with that activation of the clean run}.
 
-    A case patches one activation, or one position or head of it (`by`). One compiled program runs
-    all cases, also for other prompts of the same shape and for other metrics.
+    A case patches one activation, or one position or head of it (`by`). Networks whose blocks run
+    one at a time compute the blocks and tokens only that a patch can change. Compiled programs
+    serve other prompts of the same shape and other metrics too.
 
     Args:
         model: a model with activation addresses.
         params: its parameters.
-        clean: tokens (B, T), a text or a list of texts, or a tuple of the model's inputs.
+        clean: tokens (B, T), a text or a list of texts, or a tuple of the model's inputs, such as
+            (tokens, positions (B, K)), of which the metric reads the logits: fewer are computed.
         corrupted: as `clean`, with the same shapes.
         patterns: patterns of addresses, or names of TransformerLens' hooks.
         metric: a function of the logits (B, T, V) that returns one number, or one for each example.
             It is traced anew in each call, once or twice, so that it may read variables that change
             between calls.
         by: "position", "head" or both, in the order of the result's axes: patch each separately.
-        at_once: cases that run in parallel.
+        at_once: the most cases that run in parallel.
+        progress: a function of the number of finished cases and of all.
 
     Returns:
         An array for each address, with an axis for each entry of `by` that the address has. A
@@ -82,14 +89,133 @@ def patch(
     check_model_first(model, params)
     clean, corrupted = _prompts(model, clean, corrupted)
     chosen = _addresses(model, corrupted, patterns, by)
-    cases = _cases(chosen, by, at_once)
-    values = _metric_of_cases(model, params, clean, corrupted, tuple(chosen), metric, cases)
+    new = activations(model, params, clean, [*chosen])
+    values = metric_of_cases(
+        *(model, params, corrupted, new, separate_cases(chosen, by), metric, at_once),
+        first=_first_changed(model, clean[0], corrupted[0]),
+        progress=progress,
+    )
     if (values == values[0]).all():  # rarely, so the run without a patch costs nothing otherwise
         unpatched = np.asarray(per_example(metric, run(model, params, *corrupted)[0]))
         if np.allclose(values[0], unpatched, rtol=1e-6, atol=1e-6):
             warnings.warn(
                 _NO_EFFECT.format(f"{len(chosen)} address" + "es" * (len(chosen) > 1)), stacklevel=2
             )
+    return by_address(chosen, by, values)
+
+
+def ablate(
+    model: Model,
+    params: Any,
+    prompts: Any,
+    parts: str | Sequence[str] | Mapping[str, str | Sequence[str]],
+    metric: Metric,
+    by: Sequence[str] = (),
+    *,
+    how: str = "mean",
+    others: Any = None,
+    at_once: int = 16,
+    progress: Progress | None = None,
+) -> dict[str, np.ndarray]:
+    """Returns {address: metric of the prompts without that activation}.
+
+    A case removes one activation, or one position or head of it (`by`). Several parts are removed
+    together if `parts` names them as a group.
+
+    Zero ablation needs one prompt only, but its activations are none that the network has seen; a
+    mean over many prompts keeps what all have in common, and is the better default for claims.
+
+    Args:
+        model: a model with activation addresses.
+        params: its parameters.
+        prompts: tokens (B, T), a text or a list of texts, or a tuple of the model's inputs.
+        parts: patterns of addresses, or names of TransformerLens' hooks, each match of which is
+            removed alone; or {name of a group: patterns}, whose parts are removed together. A part
+            of a group may be a head, such as "block_1/attn/head_3".
+        metric: as in `patch`.
+        by: "position", "head" or both, in the order of the result's axes: remove each separately.
+        how: what a part writes instead: its "mean" over prompts and others at each position,
+            "zero", or "resample": what it writes in the same row of `others`.
+        others: prompts of the same shape; by default, "resample" takes the next prompt.
+        at_once: the most cases that run in parallel.
+        progress: a function of the number of finished cases and of all.
+
+    Returns:
+        As `patch`; for groups {name: metric}.
+
+    Example:
+        ablate(model, params, prompts, r"block_\\d+/attn/heads", metric, by=["head"])
+        ablate(model, params, prompts, {"two heads": ["block_1/attn/head_[03]"]}, metric)
+    """
+    check_range("at_once", at_once, 1)
+    check_choice("how", how, ABLATIONS)
+    check_model_first(model, params)
+    if others is None:
+        prompts = _as_inputs(model, prompts)
+    else:
+        prompts, others = _prompts(model, prompts, others)
+    if how != "zero" and others is None and len(prompts[0]) < 2:
+        raise UserError(
+            f"how={how!r} needs two prompts or more, got one: give others=.. or how='zero'."
+        )
+    if isinstance(parts, Mapping):
+        if by:
+            raise UserError("`by` splits activations, and a group is removed whole: leave by out.")
+        known = _known_shapes(model, _as_shapes(prompts))
+        cases = [group_case(model, name, group, known) for name, group in parts.items()]
+        chosen = {a: known[a].shape for a in known if any(a in case for case in cases)}
+    else:
+        chosen = _addresses(model, prompts, parts, by)
+        cases = separate_cases(chosen, by)
+    own = activations(model, params, prompts, [*chosen])
+    theirs = None if others is None else activations(model, params, others, [*chosen])
+    new = _ablated(own, theirs, how)
+    values = metric_of_cases(
+        *(model, params, prompts, new, cases, metric, at_once), progress=progress
+    )
+    if isinstance(parts, Mapping):
+        return dict(zip(parts, values, strict=True))
+    return by_address(chosen, by, values)
+
+
+@partial(jax.jit, static_argnames=("how",))
+def _ablated(own: dict[str, Any], theirs: dict[str, Any] | None, how: str) -> dict[str, Any]:
+    """Returns what activations write if their part is removed.
+
+    Args:
+        own: {address: activation} of the prompts.
+        theirs: the same of other prompts, if there are any.
+        how: "mean", "zero" or "resample".
+    """
+
+    def replacement(address):
+        x = own[address]
+        if how == "zero":
+            return jnp.zeros_like(x)
+        if how == "resample":
+            return jnp.roll(x, -1, 0) if theirs is None else theirs[address]
+        together = x if theirs is None else jnp.concatenate([x, theirs[address]])
+        return jnp.broadcast_to(together.mean(0, keepdims=True), x.shape).astype(x.dtype)
+
+    return {address: replacement(address) for address in own}
+
+
+def separate_cases(chosen: Mapping[str, tuple[int, ...]], by: Sequence[str]) -> list[Case]:
+    """Returns a case for each address, or each of its parts, in the order of the result."""
+    cases: list[Case] = []
+    for address, shape in chosen.items():
+        axis_of = edits.axes(address, len(shape))
+        sizes = {kind: shape[axis] for kind in by if (axis := axis_of[kind]) is not None}
+        for index in np.ndindex(*sizes.values()):
+            numbers = dict(zip(sizes, index, strict=True))
+            cases.append({address: [Where(numbers.get("position"), numbers.get("head"))]})
+    return cases
+
+
+def by_address(
+    chosen: Mapping[str, tuple[int, ...]], by: Sequence[str], values: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Returns the values of `separate_cases` as an array for each address."""
     results, start = {}, 0
     for address, shape in chosen.items():
         sizes = edits.sizes(address, shape, by)
@@ -99,118 +225,37 @@ def patch(
     return results
 
 
-def _metric_of_cases(
-    model: Model,
-    params: Any,
-    clean: tuple[Any, ...],
-    corrupted: tuple[Any, ...],
-    chosen: tuple[str, ...],
-    metric: Metric,
-    cases: np.ndarray,
-) -> np.ndarray:
-    """Returns the metric of all cases of `_cases`, with those that fill the last chunk.
-
-    The network is a program that is kept for the addresses and shapes. The metric is none of its
-    parts: what a function of the caller reads may have changed since the last call, so it is traced
-    once in each call, and applied to one chunk of cases at a time.
-    """
-    clean_values = compiled(_clean_values, model, chosen)(params, clean)
-    # Where the read-out can be a program of its own, it is compiled together with the metric. XLA
-    # then computes no logits at positions that the metric does not read.
-    is_split = _is_read_alone(model, chosen, corrupted)
-    last_states = f"block_{count_blocks(model) - 1}/states" if is_split else None
-    patched = compiled(_patched, model, chosen, last_states)
-
-    @jax.jit
-    def metric_of_chunk(params, outputs_C):
-        def one_case(output):
-            logits = _read_out(model, params, output) if is_split else output
-            return per_example(metric, logits)
-
-        return jax.vmap(one_case)(outputs_C)
-
-    values = []
-    for chunk in cases:
-        # Nothing keeps the output of a chunk, so the next chunk can take its memory.
-        of_chunk = metric_of_chunk(params, patched(params, clean_values, corrupted, chunk))
-        values.append(np.asarray(of_chunk))
-    return np.concatenate(values)
+def group_case(
+    model: Model, name: str, parts: str | Sequence[str], known: Mapping[str, Any]
+) -> Case:
+    """Returns the case in which the parts of a group are removed together."""
+    heads = {
+        f"{address.removesuffix('s')}_{head}": (address, head)
+        for address, x in known.items()
+        if address.endswith("/attn/heads")
+        for head in range(x.shape[edits.axes(address, len(x.shape))["head"]])
+    }
+    case: dict[str, list[Where]] = {}
+    for part in [parts] if isinstance(parts, str) else parts:
+        pattern = resolve(part, model)
+        paths.check_pattern(pattern)
+        found = [(a, None) for a in known if paths.matches(pattern, a, modules=True)]
+        found = found or [heads[h] for h in heads if paths.matches(pattern, h)]
+        if not found:
+            hint = did_you_mean(part, [*known, *heads])
+            raise UserError(f"no activation or head is {part!r}, of the group {name!r}.{hint}")
+        for address, head in found:
+            case.setdefault(address, []).append(Where(head=head))
+    if not case:
+        raise UserError(f"the group {name!r} has no parts.")
+    return case
 
 
-def _clean_values(model, chosen, params, clean):
-    return capture(model, params, *clean, names=[re.escape(address) for address in chosen])
-
-
-def _patched(model, chosen, last_states, params, clean_values, corrupted, cases_Cx3):
-    """Returns the logits (C, B, T, V) of the corrupted run under each of some cases.
-
-    With the address of the last block's states it returns these, (C, B, T, N).
-    """
-    kept = [] if last_states is None else [re.escape(last_states)]
-
-    def one_case(case_3):
-        def replace(value, address):
-            is_patched = _is_patched(address, value.shape, chosen.index(address), case_3)
-            return jnp.where(is_patched, clean_values[address], value)
-
-        replace.takes_address = True
-        new = {re.escape(address): replace for address in chosen}
-        logits, values = run(model, params, *corrupted, names=kept, edits=new)
-        return logits if last_states is None else values[last_states]
-
-    return jax.vmap(one_case)(cases_Cx3)
-
-
-def _is_read_alone(model: Model, chosen: Iterable[str], inputs: tuple[Any, ...]) -> bool:
-    """Whether all patches lie before the final norm, and logits are read at all positions."""
-    if not is_divisible(model) or not getattr(model.spec, "has_logits", True):
-        return False
-    reads_everywhere = len(inputs) < 2 or inputs[1] is None
-    return reads_everywhere and not any(address in AFTER_BLOCKS for address in chosen)
-
-
-def _read_out(model: Model, params: Any, last_BxTxN: jax.Array) -> jax.Array:
-    """Returns the logits (B, T, V) of the last block's states."""
-    last = count_blocks(model) - 1
-    last_params = {name: x for name, x in params.items() if not name.startswith("block_")}
-    last_params["block_0"] = params[f"block_{last}"]
-    return read(one_block(model, last), last_params, last_BxTxN)
-
-
-def _is_patched(address: str, shape: tuple[int, ...], index: int, case_3: jax.Array) -> jax.Array:
-    """Returns booleans that broadcast to `shape`: the entries that a case of `_cases` patches.
-
-    `index` is the number of the address among all addresses.
-    """
-    axis_of = edits.axes(address, len(shape))
-    is_patched = case_3[0] == index
-    for kind, number in zip(KINDS, case_3[1:], strict=True):
-        axis = axis_of[kind]
-        if axis is not None:
-            on_axis = (jnp.arange(shape[axis]) == number) | (number < 0)
-            other_axes = [i for i in range(len(shape)) if i != axis]
-            is_patched = is_patched & jnp.expand_dims(on_axis, other_axes)
-    return is_patched
-
-
-def _cases(chosen: dict[str, tuple[int, ...]], by: Sequence[str], at_once: int) -> np.ndarray:
-    """Returns all cases, (chunks, at_once, 3): index of the address, position, head.
-
-    -1 stands for all positions or heads. The last case is repeated to fill its chunk.
-    """
-    rows = []
-    for index, (address, shape) in enumerate(chosen.items()):
-        axis_of = edits.axes(address, len(shape))
-        sizes = {kind: shape[axis] for kind in by if (axis := axis_of[kind]) is not None}
-        positions, heads = (range(sizes[kind]) if kind in sizes else [-1] for kind in KINDS)
-        # The cases are in the order of the result's axes, which is that of `by`.
-        if list(sizes) == ["head", "position"]:
-            rows += [(index, p, h) for h in heads for p in positions]
-        else:
-            rows += [(index, p, h) for p in positions for h in heads]
-    at_once = min(at_once, len(rows))
-    rows += [rows[-1]] * (-len(rows) % at_once)
-    return np.array(rows, np.int32).reshape(-1, at_once, 3)
+def _first_changed(model: Model, clean: jax.Array, corrupted: jax.Array) -> int:
+    """Returns the first position from which on a clean activation may differ."""
+    if not getattr(model.spec, "causal", False) or clean.ndim != 2:
+        return 0
+    return first_difference(np.asarray(clean), np.asarray(corrupted))
 
 
 def attribute(
