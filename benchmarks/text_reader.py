@@ -84,7 +84,7 @@ def read_large(folder: Path) -> None:
     jnp.zeros(1).block_until_ready()
     before, began = resident_bytes(), time.perf_counter()
     feed = setup.batch_at(jnp.zeros(1, jnp.uint32))  # the argument is unused for data on disk
-    feed.read(0).block_until_ready()
+    jax.block_until_ready(feed.read(0))
     seconds, grown = time.perf_counter() - began, resident_bytes() - before
     print(f"first batch of a file of 10 GB: {seconds:.2f} s, {grown / 2**20:.0f} MiB")
     began = time.perf_counter()

@@ -11,7 +11,7 @@ import time
 from abc import abstractmethod
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -144,6 +144,13 @@ class OnDisk:
         return jax.jit(self.task.batch)(jnp.asarray(rows), keys)
 
 
+class Rows(NamedTuple):
+    """What a compiled step takes to make its batch: arguments of its program, not constants."""
+
+    rows: jax.Array  # (steps, seeds, B, R), of a block of steps
+    key_words: np.ndarray  # (seeds, words), the keys of the training data
+
+
 class DiskFeed:
     """The batches of all members, for `loop.fit`. Members with the same seed share rows."""
 
@@ -153,6 +160,7 @@ class DiskFeed:
         with jax.ensure_compile_time_eval():  # concrete keys even under eval_shape
             self.keys = members.data_keys()
             self.orders = [Order(key) for key in self.keys[:seeds]]
+            self.key_words = np.asarray(jax.random.key_data(self.keys[:seeds]))
         self.seed_of_member = np.arange(len(self.keys)) % seeds
         row = data.task.rows(TRAIN, np.zeros(1, np.int64), np.zeros(1, np.int64))[0]
         # The shape and the dtype of the rows of one step, (seeds, B, R).
@@ -167,18 +175,18 @@ class DiskFeed:
         """Returns the batch of a step outside jit."""
         if isinstance(step, Tracer):
             raise UserError("rows on disk cannot be read inside jit: give the feed to loop.fit.")
-        return self.batch(self._load(int(step), 1), step)
+        return self.batch(Rows(self._load(int(step), 1), self.key_words), step)
 
     def batch_shapes(self) -> Batch:
         """Returns the shapes of a batch; rows are neither read nor put on the devices."""
         rows = jax.ShapeDtypeStruct((1, *self.shape), self.dtype)
-        return jax.eval_shape(lambda rows: self.batch(rows, 0), rows)
+        return jax.eval_shape(lambda rows: self.batch(Rows(rows, self.key_words), 0), rows)
 
     def steps_left(self, step: int) -> int:
         """Returns the number of steps from `step` to the end of its block."""
         return self.steps_per_read - step % self.steps_per_read
 
-    def read(self, step: int) -> jax.Array:
+    def read(self, step: int) -> Rows:
         """Returns the rows of the block of steps that contains `step`, on the devices."""
         began = time.perf_counter()
         block = step // self.steps_per_read
@@ -189,7 +197,7 @@ class DiskFeed:
             rows = future.result() if future else self._load(first, self.steps_per_read)
             self.current = block, rows
         self.waited += time.perf_counter() - began
-        return self.current[1]
+        return Rows(self.current[1], self.key_words)
 
     def prefetch(self, step: int) -> None:
         """Starts to read the next block of steps in the background."""
@@ -198,16 +206,19 @@ class DiskFeed:
             first = block * self.steps_per_read
             self.pending[block] = _reader_thread().submit(self._load, first, self.steps_per_read)
 
-    def batch(self, rows: jax.Array, step: Any) -> Batch:
+    def batch(self, read: Rows, step: Any) -> Batch:
         """Returns the batch of all members at a step. Called inside jit.
 
         Args:
-            rows: rows of a block of steps, (steps, seeds, B, R).
+            read: the rows of a block of steps.
             step: the number of the step.
         """
         seeds, n = self.shape[0], self.shape[1]
-        seed_keys = jax.vmap(lambda key: _example_keys(key, step, n))(self.keys[:seeds])
-        batch = jax.vmap(self.data.task.batch)(rows[step % len(rows)], seed_keys)
+        keys = jax.random.wrap_key_data(
+            jnp.asarray(read.key_words), impl=jax.random.key_impl(self.keys)
+        )
+        seed_keys = jax.vmap(lambda key: _example_keys(key, step, n))(keys)
+        batch = jax.vmap(self.data.task.batch)(read.rows[step % len(read.rows)], seed_keys)
         if len(self.keys) == seeds:
             return batch
         return jax.tree.map(lambda x: x[self.seed_of_member], batch)

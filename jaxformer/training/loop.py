@@ -43,24 +43,35 @@ class Feed(Protocol):
 
 
 class ComputedFeed:
-    """A feed whose batches are a function of the step. Nothing is read."""
+    """A feed whose batches are a function of the step. Nothing is read.
+
+    Args:
+      batch_at: a function of the step and of the arrays in `given`.
+      given: arrays, such as seeds, which are arguments of the compiled program. As constants, other
+        seeds would need another program.
+    """
 
     waited = 0.0
 
-    def __init__(self, batch_at: Callable):
-        self.batch_at = batch_at
+    def __init__(self, batch_at: Callable, *given: Any):
+        self.batch_at, self.given = batch_at, given
+
+    def __call__(self, step: Any) -> Any:
+        """Returns the batch of a step."""
+        return self.batch_at(step, *self.given)
 
     def steps_left(self, step: int) -> int:
         return MAX_DISPATCH_STEPS
 
-    def read(self, step: int) -> tuple[()]:
-        return ()
+    def read(self, step: int) -> tuple[Any, ...]:
+        # Every process of a job passes the same numbers, not arrays on devices of its own.
+        return tuple(np.asarray(array) for array in self.given)
 
     def prefetch(self, step: int) -> None:
         pass
 
     def batch(self, rows: Any, step: jax.Array) -> Any:
-        return self.batch_at(step)
+        return self.batch_at(step, *rows)
 
 
 def fit(

@@ -36,7 +36,7 @@ class Population(NamedTuple):
 
     def data_keys(self) -> jax.Array:
         """Returns (members,) keys of the training data."""
-        return _keys_of(self.member_seeds(), 1)
+        return data_keys(self.member_seeds())
 
     def member_seeds(self) -> np.ndarray:
         """Returns (members,) seeds."""
@@ -67,6 +67,11 @@ class Population(NamedTuple):
 def init_keys(seeds_M: jax.Array | np.ndarray) -> jax.Array:
     """Returns the key of the initial parameters and the fixed mixing of each seed."""
     return _keys_of(seeds_M, 0)
+
+
+def data_keys(seeds_M: jax.Array | np.ndarray) -> jax.Array:
+    """Returns the key of the training data of each seed."""
+    return _keys_of(seeds_M, 1)
 
 
 @jax.jit

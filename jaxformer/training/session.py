@@ -13,6 +13,7 @@ import numpy as np
 from jaxformer.core.errors import UserError, setting
 from jaxformer.core.partition import FROZEN
 from jaxformer.core.settings import TrainSettings
+from jaxformer.data.protocols import HeldOut
 from jaxformer.io.atomic_files import dumps
 from jaxformer.io.checkpoint_writer import Checkpoints
 from jaxformer.io.run_folder import Workdir
@@ -31,7 +32,26 @@ from jaxformer.training.setup import Setup
 from jaxformer.training.step import TrainState
 
 SAVE_SECONDS = 60
+MOST_PADDED = 1.1  # of the smaller set's examples
 CHECKPOINTS = 10  # a run of any length saves at least this many
+
+
+def heldout_rows(heldout: HeldOut, devices: int) -> int:
+    """The examples to which a held-out set is padded, so that one program scores both sets.
+
+    It is 0, for no padding, if the sets differ by much, and where a set is split over devices.
+    """
+    sizes = sorted(len(batch.inputs) for batch in (heldout.validation, heldout.test))
+    is_close = sizes[1] <= MOST_PADDED * sizes[0]
+    return sizes[1] if is_close and devices == 1 else 0
+
+
+def _with_rows(x: Any, n_rows: int) -> Any:
+    """Repeats the last row of an array, up to this number of rows."""
+    missing = max(n_rows - len(x), 0)
+    if not missing:
+        return x
+    return np.pad(np.asarray(x), [(0, missing)] + [(0, 0)] * (x.ndim - 1), mode="edge")
 
 
 @dataclass(eq=False)
@@ -54,6 +74,7 @@ class Session(Callback):
     def __post_init__(self):
         self.evaluate = self.setup.evaluation()
         self.heldout = self.drawn.sets
+        self.rows = heldout_rows(self.heldout, self.setup.mesh.size)
         self.run_hash = self.workdir.run_hash(self.drawn.identity["examples"])
         self.validations = [row for row in self.workdir.rows() if "validation" in row]
         self.unwritten: list[dict[str, np.ndarray]] = []  # metrics of the steps since the last row
@@ -207,7 +228,14 @@ class Session(Callback):
 
     def score(self, state: TrainState, batch: Batch) -> list[dict[str, Mean]]:
         """Returns, for each member, the mean of each score over a set of examples."""
-        return self._means(self.evaluate(state.trainable, state.frozen, batch))
+        return self._means(self.scores(state, batch))
+
+    def scores(self, state: TrainState, batch: Batch) -> dict[str, Scores]:
+        """Returns {name: Scores (members, examples)} of a held-out set."""
+        n_examples = len(batch.inputs)
+        padded = jax.tree.map(lambda x: _with_rows(x, self.rows), batch)
+        scores = self.evaluate(state.trainable, state.frozen, padded)
+        return jax.tree.map(lambda x: x[:, :n_examples], scores)
 
     def _means(self, scores: dict[str, Scores], mask_MxB: Any = None) -> list[dict[str, Mean]]:
         return means_of_members(scores, self.setup.task.means_of_batches, mask_MxB)
@@ -215,7 +243,7 @@ class Session(Callback):
     def test_scores(self, state: TrainState) -> list[dict[str, Mean]]:
         """Returns each member's test scores: means over all, unseen and grouped examples."""
         setup, test = self.setup, self.heldout.test
-        scores = self.evaluate(state.trainable, state.frozen, test)
+        scores = self.scores(state, test)
         means, keys = self._means(scores), setup.population.data_keys()
         # Without a finite training set the function returns None, which vmap passes on.
         unseen_MxB = jax.vmap(lambda key: setup.data.unseen(key, test))(keys)

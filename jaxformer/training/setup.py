@@ -21,7 +21,8 @@ from jaxformer.tasks.disk import DiskFeed, OnDisk
 from jaxformer.tasks.source import Data, check_stream
 from jaxformer.tasks.task import Task
 from jaxformer.training import probes
-from jaxformer.training.population import Population
+from jaxformer.training.loop import ComputedFeed
+from jaxformer.training.population import Population, data_keys
 from jaxformer.training.random_kernel import random_numbers_by_kernel
 from jaxformer.training.shapes import adapters_of, check_adapters_are_read, shapes_of
 from jaxformer.training.step import (
@@ -149,13 +150,13 @@ class Setup(NamedTuple):
         """
         if isinstance(self.data, OnDisk):
             return DiskFeed(self.data, self.population, self.mesh)
-        keys = self.population.data_keys()
 
-        def batch_at(step):
-            batch = jax.vmap(lambda key: self.data.batch_at(key, step, heldout_fingerprints))(keys)
+        def batch_at(step, seeds_M, avoid):
+            keys = data_keys(seeds_M)
+            batch = jax.vmap(lambda key: self.data.batch_at(key, step, avoid))(keys)
             return sharding.shard_batch(batch, self.mesh)
 
-        return batch_at
+        return ComputedFeed(batch_at, self.population.member_seeds(), heldout_fingerprints)
 
 
 def make_setup(

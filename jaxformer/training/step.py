@@ -25,6 +25,7 @@ from jaxformer.tasks.known_derivative import with_derivative
 from jaxformer.tasks.task import Batch, Scores, Task, scored_positions
 from jaxformer.training.population import Population, init_keys
 
+MAX_QUICK_NUMBERS = 10**7  # drawn in a second without loops over vectors
 Apply = Callable[..., jax.Array]  # (params, tokens, positions) -> logits
 ApplyWithProbes = Callable[..., tuple[jax.Array, dict[str, jax.Array]]]  # -> (logits, numbers)
 
@@ -80,7 +81,25 @@ def create(
     arguments = (population.member_seeds(), rates, params)
     shapes = jax.eval_shape(create_all, *arguments)
     shardings = None if shardings_of is None else shardings_of(shapes)
-    return jax.jit(lambda *given: create_all(*given), out_shardings=shardings)(*arguments)
+    program = jax.jit(
+        lambda *given: create_all(*given),
+        out_shardings=shardings,
+        compiler_options=_quick_to_compile(shapes),
+    )
+    return program(*arguments)
+
+
+def _quick_to_compile(state: TrainState) -> dict[str, Any] | None:
+    """Options of XLA for the program of the initial state of a small network on a CPU.
+
+    Compiling it takes longer than training it for some hundred steps, and a quarter of that without
+    loops over vectors. The numbers are the same.
+    """
+    n_numbers = sum(leaf.size for leaf in jax.tree.leaves(state))
+    is_quick = jax.config.values.get("jax_disable_most_optimizations")  # it rounds otherwise
+    if jax.default_backend() != "cpu" or is_quick or n_numbers > MAX_QUICK_NUMBERS:
+        return None
+    return {"xla_backend_optimization_level": 1}
 
 
 def member_state(

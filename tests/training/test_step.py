@@ -6,14 +6,18 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 from jaxformer.core import optim
 from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
+from jaxformer.models.decoder import decoder
+from jaxformer.models.encoder import encoder
+from jaxformer.models.recall import recall
 from jaxformer.tasks.source import Source
-from jaxformer.training import random_kernel, setup
+from jaxformer.training import random_kernel, setup, step
 from jaxformer.training.population import Population
 from jaxformer.training.step import create, make_evaluate, make_step
 from tests.optimised import optimised
@@ -176,3 +180,25 @@ def test_evaluation_scores_every_example_of_every_member():
 def test_unknown_way_to_compute_members():
     with pytest.raises(UserError, match="Did you mean 'vmap'"):
         population(STANDARD, [1.0], member_loop="vmpa")
+
+
+@pytest.mark.slow  # says something with XLA's optimisations only, as in `make test-all`
+@pytest.mark.parametrize("name", ["decoder", "mixit", "encoder", "recall"])
+def test_what_is_quick_to_compile_draws_the_same_bits(name, monkeypatch):
+    sizes = dict(vocab_size=11, length=6)
+    models = {
+        "decoder": decoder(**sizes, width=24, layers=2, heads=2, mlp_width=40),
+        "mixit": decoder(**sizes, width=24, layers=1, heads=2, mlp_width=8, mixer="mixit"),
+        "encoder": encoder(**sizes, width=24, layers=2, heads=2, beta=1.0),
+        "recall": recall(**sizes, width=24, feed_forward=("mlp", "linear")),
+    }
+    model, tx = models[name], optax.sgd(0.1)
+
+    def init(key):
+        return model.init(key, jnp.zeros((1, 6), jnp.int32))["params"]
+
+    everything, members = Partition(((".*", "train"),)), Population((0, 3, 8), (1e-3,))
+    quick = create(init, everything, tx, members)
+    monkeypatch.setattr(step, "MAX_QUICK_NUMBERS", 0)
+    usual = create(init, everything, tx, members)
+    jax.tree.map(np.testing.assert_array_equal, quick, usual)
