@@ -93,7 +93,7 @@ def config_path(text: str) -> str:
     A text that names no config of the repository is returned unchanged, because it may be a file.
     """
     name, colon, arguments = text.partition(":")
-    is_name = name in config_names() and not Path(name).is_file()
+    is_name = not Path(name).is_file() and name in config_names()
     return f"configs/{name}.py{colon}{arguments}" if is_name else text
 
 

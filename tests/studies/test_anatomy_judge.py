@@ -83,10 +83,10 @@ def test_nothing_is_decided_without_an_interval(case):
     assert table.verdict("MLP") == judge.CANNOT_TELL
 
 
-def test_500_random_tables_state_only_what_their_comparisons_decide():
+def test_random_tables_state_only_what_their_comparisons_decide():
     rng = np.random.default_rng(1)
     stated = wrong = decided = 0
-    for _ in range(500):
+    for _ in range(120):
         truth = {
             Variant(NAMES[rng.integers(len(NAMES))], METHODS[rng.integers(4)]): float(
                 rng.choice([0.0, -0.03, -0.045, -0.2, -0.6])
@@ -108,7 +108,7 @@ def test_500_random_tables_state_only_what_their_comparisons_decide():
                 decided += 1
                 is_worse = truth[row.cell.variant] < -judge.MARGIN * 0.8
                 wrong += is_worse != (row.outcome == WORSE)
-    assert stated > 500
+    assert stated > 120
     assert wrong / decided < 0.05
 
 
