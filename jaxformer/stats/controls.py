@@ -34,6 +34,7 @@ from jaxformer.stats.differences import (
 CEILING = 0.995  # of an accuracy
 SOLVED = 0.9  # the accuracy from which a task counts as solved, where nothing else is given
 LEAST_RATES = 3  # an inner rate has one on each side
+EXTRA_RATES = 2  # beyond each end of a grid at which the best rate of a loser lies
 LEAST_SEEDS = 5  # of a network that does not learn
 TIMES_STEPS = 4  # steps of a network that does not learn, over those that solved the task
 SAME_STEPS = 2  # the longer run that shows that a network has ended
@@ -224,6 +225,26 @@ def modes(by_seed: Mapping[int, float], solved: float, guess: float) -> str:
     if not solvers or not low:
         return ""
     return f"{len(solvers)} of {len(by_seed)} seeds solve it"
+
+
+def rate_beyond(grid: Sequence[float], tried: Sequence[float], best: float) -> float | None:
+    """The next rate beyond the end of a grid at which the best one lies; None if there is no such.
+
+    Args:
+        grid: the rates to choose from, whose spacing continues; one rate has no spacing.
+        tried: the rates that were tried, of the grid and beyond its ends.
+        best: the best of them.
+    """
+    grid, tried = sorted(grid), sorted(tried)
+    if len(grid) < 2:
+        return None
+    n_below = sum(rate < grid[0] for rate in tried)
+    n_above = sum(rate > grid[-1] for rate in tried)
+    if best == tried[-1] and n_above < EXTRA_RATES:
+        return float(f"{tried[-1] * grid[-1] / grid[-2]:.2g}")
+    if best == tried[0] and n_below < EXTRA_RATES:
+        return float(f"{tried[0] * grid[0] / grid[1]:.2g}")
+    return None
 
 
 def compared_times(scores: Mapping[int, Number]) -> int:

@@ -4,8 +4,8 @@
 2. Every variant is trained with one seed at this rate, so that a first table is complete early.
 3. A variant that loses more than the margin is tried at the other rates too, because its loss may
    come from the learning rate. If its best rate is the lowest or highest of them, one beyond it is
-   tried, up to EXTRA_RATES times. The whole network and each variant with an open verdict are
-   trained with 3 seeds, then with 5 and with 8.
+   tried, up to `controls.EXTRA_RATES` times. The whole network and each variant with an open
+   verdict are trained with 3 seeds, then with 5 and with 8.
 4. A variant that is still worse is trained for twice the steps, from the start and with a schedule
    of its own. If that helps, or if it has learned nothing, it is trained for four times the steps.
    `jaxformer.stats.controls` judges it by these runs.
@@ -34,8 +34,6 @@ from jaxformer.studies.anatomy.subject import Subject
 from jaxformer.studies.anatomy.training import Trained, Trainer
 from jaxformer.studies.budget import Spent
 from jaxformer.tasks.language import PreparedText
-
-EXTRA_RATES = 2  # beyond each end of the grid
 
 
 class Member(NamedTuple):
@@ -103,7 +101,7 @@ class Study:
         """Yields the members of steps 3 and 4 of the module's docstring, for some variants."""
         losing = [variant for variant in variants if self._loses_at_first_seed(variant)]
         # The first stage has the rates of the grid, and each further one a rate beyond its end.
-        for _ in range(1 + EXTRA_RATES):
+        for _ in range(1 + controls.EXTRA_RATES):
             yield [
                 member
                 for variant in losing
@@ -140,23 +138,8 @@ class Study:
         if missing := [rate for rate in self.subject.rates if rate not in tried]:
             return missing
         is_dead = self._least_validation(variant, self.rate(variant)) <= self.trivial()[1]
-        further = self._rate_beyond(tried, self.rate(variant))
+        further = controls.rate_beyond(self.subject.rates, tried, self.rate(variant))
         return [] if is_dead or further is None else [further]
-
-    def _rate_beyond(self, tried: Sequence[float], best: float) -> float | None:
-        """The next rate beyond the end of the grid at which the best one lies, None if no such."""
-        grid, tried = sorted(self.subject.rates), sorted(tried)
-        if len(grid) < 2:
-            return None  # one rate has no spacing
-        n_below, n_above = (
-            sum(rate < grid[0] for rate in tried),
-            sum(rate > grid[-1] for rate in tried),
-        )
-        if best == tried[-1] and n_above < EXTRA_RATES:
-            return float(f"{tried[-1] * grid[-1] / grid[-2]:.2g}")
-        if best == tried[0] and n_below < EXTRA_RATES:
-            return float(f"{tried[0] * grid[0] / grid[1]:.2g}")
-        return None
 
     def _longer_due(self, row: Judged) -> list[Member]:
         """The longer runs without which a variant that loses cannot be judged."""
@@ -296,8 +279,8 @@ class Study:
         tried = [rate for rate in self.subject.rates if self.store.get(variant, 0, rate)]
         for end in (min, max):
             # A rate beyond was trained only after all before it.
-            for _ in range(EXTRA_RATES if tried else 0):
-                further = self._rate_beyond(tried, end(tried))
+            for _ in range(controls.EXTRA_RATES if tried else 0):
+                further = controls.rate_beyond(self.subject.rates, tried, end(tried))
                 if further is not None and self.store.get(variant, 0, further):
                     tried.append(further)
         return tried
