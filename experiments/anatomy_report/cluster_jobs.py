@@ -5,9 +5,10 @@
     MEMBERS/slurm/            the jobs in the queue of the cluster
     MEMBERS/*.json            the trained members (`store`)
 
-A member is a variant at one seed and one learning rate. A job stores each member as soon as it is
-trained, and a job that is queued again trains only its missing members. If the command is repeated,
-it finds the jobs that wait or run. It submits new jobs only for members that no such job trains.
+A member is a variant at one seed, one learning rate and one number of steps. A job stores each
+member as soon as it is trained, and a job that is queued again trains only its missing members. If
+the command is repeated, it finds the jobs that wait or run. It submits new jobs only for members
+that no such job trains.
 """
 
 import contextlib
@@ -113,7 +114,11 @@ def read_pack(file: Path) -> list[Member]:
     """Returns the members of a job; an empty list if the file is damaged."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
         rows = without_checksum(json.loads(file.read_bytes()))["members"]
-        return [Member(Variant(**row["variant"]), row["seed"], row["rate"]) for row in rows]
+        return [
+            # Packs of older versions have no steps of their own.
+            Member(Variant(**row["variant"]), row["seed"], row["rate"], row.get("times", 1))
+            for row in rows
+        ]
     return []
 
 

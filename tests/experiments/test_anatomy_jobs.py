@@ -36,7 +36,7 @@ class FakeExecutor(pretended.FakeExecutor):
         for i, job in enumerate(jobs):
             if i < self.n_jobs:
                 for member in read_pack(job.workdir / "pack.json"):
-                    Store(self.store.folder).put(*member, trained())
+                    Store(self.store.folder).put(*member[:3], trained(), member.times)
                 (job.workdir / "result.json").write_text("{}")
                 yield Outcome(job, 0, 1.0, "")
             else:

@@ -70,7 +70,10 @@ def test_retrieval_needs_no_trained_queries_and_keys_but_attention(tmp_path):
     assert study.run(found, budget=math.inf)
     report = findings.report_of(found)
     assert report.verdicts["queries and keys"] == "may stay random"
-    assert any("cannot replace attention" in text for text in report.sentences)
+    # One rate was tried, so that the network which lost to it was not shown to be trained.
+    assert not any("replace attention" in text for text in report.sentences)
+    mixing = report.training.find(parts.ATTENTION, FIXED_MIXING)
+    assert mixing.word == "not trained (one learning rate tried, 3 are needed)"
     # The circuit has a head in each block: one finds the pair, the other copies its value.
     report = findings.with_look_inside(report, found, lambda line: None)
     helping = [row.effect for row in report.effects if row.is_decided and row.effect.value > 0]

@@ -57,6 +57,36 @@ CASES = {
         "cannot tell",
         "",
     ),
+    "stopped before its next tries": (
+        training(*LOW, missing=controls.WITHIN_BUDGET),
+        "not trained",
+        "within the budget",
+    ),
+    "a loss that rises at the end": (
+        training(*LOW, longer=scores(0.71, 0.70, 0.72, 0.71, 0.70), is_rising=True),
+        "not trained",
+        "its loss rises at the end",
+    ),
+    "a longer run that leaves room for no loss": (
+        training(*LOW, longer=scores(0.40, 0.99, 0.99, 0.99, 0.40)),
+        "cannot tell",
+        "2 x 400 steps leave room for no loss",
+    ),
+    "stopped by its target": (
+        training(0.90, 0.91, 0.92, 0.91, 0.90, is_at_target=True),
+        "cannot tell",
+        "its training stopped at its target",
+    ),
+    "seeds in two modes": (
+        training(0.51, 0.99, 0.50, 0.98, 0.52),
+        "two modes",
+        "2 of 5 seeds solve it",
+    ),
+    "dead in a longer run of four times the steps": (
+        training(*DEAD, steps=600, best_elsewhere=0.5, longer=scores(*DEAD)),
+        "does not learn",
+        "",
+    ),
     "dead after four times the steps": (
         training(*DEAD, steps=1200, best_elsewhere=0.5),
         "does not learn",
@@ -70,7 +100,7 @@ CASES = {
     ),
     "as good": (training(0.97, 0.98, 0.99, 0.97, 0.98), "as good", ""),
     "an interval that leaves room for both": (
-        training(0.90, 0.99, 0.70, 0.99, 0.99),
+        training(0.90, 0.99, 0.75, 0.99, 0.99),
         "cannot tell",
         "",
     ),
@@ -128,3 +158,29 @@ def test_seeds_in_two_modes_are_counted():
 
 def test_a_seed_without_a_score_was_not_trained():
     assert state(training(0.7, math.nan)).reason == "a seed diverged"
+
+
+def test_the_words_of_a_budget_read_as_a_sentence():
+    found = compare(training(*LOW, missing=controls.WITHIN_BUDGET), WHOLE)
+    assert str(found) == "not trained within the budget"
+
+
+@pytest.mark.parametrize(
+    "losses, is_rising",
+    [
+        ([4.0, 2.0, 1.0, 1.5], True),
+        ([4.0, 2.0, 1.0, 1.1], False),
+        ([4.16, 4.15, 4.155, 4.153], False),  # noise of a network that learns nothing
+        ([4.0, 1e-3, 2e-3], False),
+        ([4.0, 2.0, math.nan], True),
+        ([4.0, 5.0], False),  # two points are no curve
+    ],
+)
+def test_a_loss_that_rises_at_its_end_is_told_from_noise(losses, is_rising):
+    assert controls.rises(losses) == is_rising
+
+
+def test_a_network_of_comparison_in_two_modes_is_counted_too():
+    right = training(0.99, 0.99, 0.50, 0.99, 0.99)
+    found = compare(training(*LOW), right)
+    assert str(found) == "two modes (the whole network: 4 of 5 seeds solve it)"

@@ -8,7 +8,7 @@ import pytest
 
 from jaxformer.core.errors import UserError
 from jaxformer.studies import budget
-from jaxformer.studies.anatomy import judge
+from jaxformer.studies.anatomy import judge, retraining, sentences
 from jaxformer.studies.anatomy.parts import FROZEN, ONLY, REMOVED, WHOLE, WHOLE_NETWORK, Variant
 from jaxformer.studies.anatomy.store import Store
 from jaxformer.studies.anatomy.study import Result, Study, run
@@ -18,6 +18,7 @@ from jaxformer.training.metrics import Mean
 TRIVIAL, BEST = 0.2, 0.9
 SPREAD, EXAMPLES = 0.01, 10**7  # over seeds; of the test set, whose error is negligible
 N_STUDIES = 60
+RATES = (3e-3, 1e-2, 1e-3)
 VARIANTS = [Variant("MLP", FROZEN), Variant("attention", REMOVED), Variant("embedding", ONLY)]
 
 
@@ -33,14 +34,15 @@ def study_of(variants, rates=(1e-2,), max_seeds=8) -> Study:
     return Study(subject, variants, Store(None), max_seeds)
 
 
-def complete(study, score_of) -> list[tuple[str, int, float]]:
+def complete(study, score_of, with_times=False) -> list[tuple]:
     """Trains everything that is due with planted scores; returns the order."""
     order = []
     for member in (member for stage in study.stages() for member in stage):
-        score = float(score_of(*member))
+        variant, seed, rate, times = member
+        score = float(score_of(variant, seed, rate, *([times] if with_times else [])))
         mean = {"accuracy": Mean(score, (score * (1 - score) / EXAMPLES) ** 0.5, EXAMPLES)}
-        study.store.put(*member, Trained(mean, mean, [], None, 1.0))
-        order.append((member.variant.name, member.seed, member.rate))
+        study.keep(Result(member, Trained(mean, mean, [], None, 1.0), None))
+        order.append((variant.name, seed, rate, *([times] if with_times else [])))
     return order
 
 
@@ -97,21 +99,24 @@ def test_a_first_table_comes_before_seeds_and_other_rates():
     rates = 3e-3, 1e-2
     study = study_of(VARIANTS, rates)
 
-    def score(variant, seed, rate):
+    def score(variant, seed, rate, times):
         best_rate = 0.01 * (rate == 1e-2)
         loss = {WHOLE: 0.0, "MLP": 0.0, "attention": 0.5, "embedding": 0.6}[variant.part]
         return BEST - loss + best_rate + 0.001 * seed
 
-    order = complete(study, score)
+    order = complete(study, score, with_times=True)
     names = [variant.name for variant in VARIANTS]
     assert order[:5] == [
-        *((WHOLE, 0, rate) for rate in rates),
-        *((name, 0, 1e-2) for name in names),
+        *((WHOLE, 0, rate, 1) for rate in rates),
+        *((name, 0, 1e-2, 1) for name in names),
     ]
-    # The part that loses is tried at the other rate, the part that does not is not.
-    assert order[5] == ("attention, removed", 0, 3e-3)
-    assert ("MLP, frozen", 0, 3e-3) not in order and ("embedding, only", 0, 3e-3) in order
-    assert {seed for name, seed, _ in order if name == WHOLE} == {0, 1, 2}
+    # The part that loses is tried at the other rate, and above it, since the best one is an edge.
+    assert order[5:7] == [("attention, removed", 0, rate, 1) for rate in (3e-3, 0.033)]
+    assert ("MLP, frozen", 0, 3e-3, 1) not in order and ("embedding, only", 0, 3e-3, 1) in order
+    assert {seed for name, seed, *_ in order if name == WHOLE} == {0, 1, 2}
+    # Only a part that is worse runs again with more steps, and those do not help it further.
+    again = [(name, times) for name, _, _, times in order if times > 1]
+    assert {*again} == {("attention, removed", 2), ("embedding, only", 2)}
     assert len(order) == len({*order}) and study.table().is_decided
     outcomes = [row.outcome for row in study.table().rows]
     assert outcomes == [judge.NO_WORSE, judge.WORSE, judge.WORSE]
@@ -123,7 +128,7 @@ def test_the_first_table_needs_every_variant():
     for member in (member for stage in study.stages() for member in stage):
         seen.append(study.has_first_table)
         mean = {"accuracy": Mean(BEST, 0.01, EXAMPLES)}
-        study.store.put(*member, Trained(mean, mean, [], None, 1.0))
+        study.keep(Result(member, Trained(mean, mean, [], None, 1.0), None))
     assert seen[: 1 + len(VARIANTS)] == [False] * (1 + len(VARIANTS)) and all(seen[4:])
 
 
@@ -141,9 +146,11 @@ def test_at_most_5_percent_of_the_verdicts_are_wrong():
             if variant == WHOLE_NETWORK:
                 return base[seed]
             loss = losses[int(variant.part.split()[1])]
+            if rate != RATES[0]:
+                loss += 0.1  # the best rate lies inside the grid
             return base[seed] - loss + SPREAD * rng.normal()
 
-        study = study_of(variants)
+        study = study_of(variants, RATES)
         complete(study, score)
         outcomes = [row.outcome for row in study.table().rows]
         assert outcomes[-2:] == [judge.WORSE] * 2, outcomes
@@ -174,3 +181,100 @@ def test_a_budget_counts_the_processor_so_that_a_busy_machine_trains_as_much(
     elsewhere = None if is_here else lambda members: map(train, members)
     assert not run(study, 7.5, train_all=elsewhere)
     assert len(trained) == n_trained
+
+
+SOLVED = 0.97  # the score of the whole network in the plants
+SOLUTIONS = {seed: SOLVED + 0.002 * (seed % 3) for seed in range(8)}
+
+
+def plant(score_of, max_seeds=8, rates=RATES, best=SOLUTIONS):
+    """The row of a variant with planted scores beside a whole network that solves the task."""
+    variant = Variant("attention", REMOVED)
+    study = study_of([variant], rates, max_seeds)
+
+    def score(trained, seed, rate, times):
+        if trained == WHOLE_NETWORK:
+            return best[seed]
+        return score_of(seed, rate, times)
+
+    order = complete(study, score, with_times=True)
+    (row,) = study.table().rows
+    return row, [sentence.text for sentence in sentences.sentences(study.table())], order
+
+
+def noise(seed):
+    return 0.002 * ((3 * seed + 1) % 4)
+
+
+def test_a_variant_that_is_dead_at_the_rate_of_the_whole_network_is_judged_at_its_own():
+    row, texts, _ = plant(lambda seed, rate, _: SOLUTIONS[seed] if rate == 1e-2 else TRIVIAL)
+    assert (row.outcome, row.cell.rate) == (judge.NO_WORSE, 1e-2)
+    assert texts[0].startswith("Attention can go")
+
+
+def test_a_variant_whose_best_rate_lies_beyond_the_grid_is_judged_there():
+    row, _, _ = plant(lambda seed, rate, _: 0.5 + 3 * min(rate, 0.033) + noise(seed))
+    assert (row.outcome, row.cell.rate) == (judge.WORSE, 0.033)
+    assert max(row.cell.rates) == 0.11
+
+
+def test_a_variant_that_was_stopped_early_is_judged_with_its_own_steps():
+    """Parity by random mixing: .4 after 400 steps and 1 after 1,600."""
+    needed = {1: 0.4, 2: 0.6, 4: SOLVED + 0.01}
+    best = 3e-3
+    row, texts, _ = plant(
+        lambda seed, rate, times: needed[times] + noise(seed) - 0.1 * (rate != best)
+    )
+    assert (row.outcome, row.cell.steps) == (judge.NO_WORSE, 40)
+    assert len(texts) == 1 and texts[0].startswith("Attention can go: 98.27 ")
+    assert texts[0].endswith(" %, with 40 steps against 10.")
+
+
+def test_a_variant_that_still_gains_with_four_times_the_steps_is_not_trained():
+    needed = {1: 0.4, 2: 0.5, 4: 0.6}
+    row, texts, _ = plant(
+        lambda seed, rate, times: needed[times] + noise(seed) - 0.1 * (rate != 3e-3)
+    )
+    assert (row.word, texts) == ("not trained (4 x the steps still help)", [])
+
+
+def test_a_variant_of_one_rate_is_not_trained_and_costs_no_longer_runs():
+    row, texts, order = plant(lambda seed, *_: 0.5 + noise(seed), rates=(3e-3,))
+    assert row.word == "not trained (one learning rate tried, 3 are needed)" and not texts
+    assert {times for *_, times in order} == {1}
+
+
+def test_a_variant_in_two_modes_is_counted():
+    row, texts, _ = plant(lambda seed, *_: SOLVED if seed % 2 else TRIVIAL + noise(seed))
+    assert row.word == "two modes (4 of 8 seeds solve it)" and not texts
+
+
+def test_a_variant_at_a_ceiling_is_said_to_be_unnecessary_for_this_task_alone():
+    perfect = dict.fromkeys(range(8), 0.999)
+    row, texts, _ = plant(lambda seed, *_: 0.9985 + 0.0001 * (seed % 2), best=perfect)
+    assert row.word == "no worse, at a ceiling"
+    assert texts[0].startswith("Attention is not needed to solve this task at this size: 99.8")
+
+
+def test_a_variant_that_learns_nothing_in_four_times_the_steps_does_not_learn():
+    row, texts, order = plant(lambda seed, rate, times: TRIVIAL - 0.01 + noise(seed))
+    assert (row.outcome, row.word) == (judge.WORSE, "does not learn")
+    assert texts[0].startswith("Without attention the network learns nothing: ")
+    assert {seed for name, seed, _, times in order if times == 4} == {0, 1, 2, 3, 4}
+
+
+def test_without_its_longer_runs_a_loser_is_not_trained_within_the_budget():
+    study = study_of([Variant("attention", REMOVED)], RATES)
+    for stage in study.stages():
+        for member in stage:
+            if member.times == 1:
+                loss = 0.4 * (member.variant != WHOLE_NETWORK) + 0.1 * (member.rate != 3e-3)
+                mean = {"accuracy": Mean(SOLVED - loss + noise(member.seed), 1e-4, EXAMPLES)}
+                study.keep(Result(member, Trained(mean, mean, [], None, 1.0), None))
+    (row,) = study.table().rows
+    assert row.word == "not trained within the budget"
+    line = retraining.stop_line(study, 0, False, None)
+    assert line == (
+        "the budget is used up: 0 of 1 comparisons are open, and 1 lost but were not trained "
+        "within the budget."
+    )

@@ -22,7 +22,7 @@ from jaxformer.studies.anatomy.parts import (
 from jaxformer.studies.anatomy.report import Report
 from jaxformer.studies.anatomy.smallest import Elimination, Step, candidates, search
 from jaxformer.studies.anatomy.store import Store
-from jaxformer.studies.anatomy.study import Result, Study
+from jaxformer.studies.anatomy.study import Member, Result, Study
 from jaxformer.studies.anatomy.training import Trained, is_change
 from jaxformer.training.metrics import Mean
 from jaxformer.training.shapes import shapes_of
@@ -50,7 +50,7 @@ class Planted:
         )
         self.study = Study(subject, [], Store(folder), max_seeds)
         self.score_of, self.random, self.trained = score_of, np.random.default_rng(seed), []
-        self.study.keep(next(self.train_all([(WHOLE_NETWORK, 0, 1e-2)])))
+        self.study.keep(next(self.train_all([Member(WHOLE_NETWORK, 0, 1e-2)])))
 
     def train_all(self, members):
         for member in members:
@@ -103,8 +103,8 @@ def test_a_search_resumes_and_a_stopped_one_says_so(tmp_path):
     assert early.sentence == "The search was stopped before it found a part that can stay random."
     again = Planted(either_is_enough, tmp_path)
     whole = again.search()
-    names = [(variant.name, seed) for variant, seed, _ in planted.trained]
-    assert not {(v.name, s) for v, s, _ in again.trained if v.part != WHOLE} & {*names}
+    names = [(variant.name, seed) for variant, seed, *_ in planted.trained]
+    assert not {(v.name, s) for v, s, *_ in again.trained if v.part != WHOLE} & {*names}
     last = Planted(either_is_enough, tmp_path)
     assert last.search() == whole and len(last.trained) == 1  # the network that it begins with
 

@@ -1,5 +1,6 @@
 """The files of trained members: a damaged one is reported once and its member trained again."""
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -78,6 +79,19 @@ def test_parameters_belong_to_a_learning_rate(tmp_path, capsys):
     assert f"warning: {file} is damaged (" in capsys.readouterr().err
     np.savez(file, kernel=np.ones(2))  # without a learning rate
     assert Store(tmp_path).get_params(1e-2) is None
+
+
+def test_a_longer_training_has_a_file_beside_that_of_the_steps_of_the_subject(tmp_path):
+    """Members of older versions, which have no steps of their own, are found again."""
+    longer = TRAINED._replace(seconds=5.0)
+    Store(tmp_path).put(MLP, 0, 1e-2, TRAINED)
+    Store(tmp_path).put(MLP, 0, 1e-2, longer, times=2)
+    assert Store(tmp_path).get(MLP, 0, 1e-2) == TRAINED
+    assert Store(tmp_path).get(MLP, 0, 1e-2, 2) == longer
+    assert Store(tmp_path).get(MLP, 0, 1e-2, 4) is None
+    names = sorted(file.name for file in tmp_path.iterdir())
+    assert names == ["MLP-frozen-rate0.01-seed0-steps2x.json", "MLP-frozen-rate0.01-seed0.json"]
+    assert json.loads((tmp_path / names[1]).read_text())["member"] == ["MLP, frozen", 0, 0.01]
 
 
 class OneTrainer:

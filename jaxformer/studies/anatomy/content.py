@@ -12,7 +12,7 @@ from jaxformer.studies.anatomy.components import DecidedEffect
 from jaxformer.studies.anatomy.during import During
 from jaxformer.studies.anatomy.effects import Effect
 from jaxformer.studies.anatomy.inside import Inside
-from jaxformer.studies.anatomy.judge import OPEN, Table
+from jaxformer.studies.anatomy.judge import Table
 from jaxformer.studies.anatomy.sentences import Sentence
 from jaxformer.studies.anatomy.smallest import Elimination
 
@@ -90,7 +90,7 @@ class Content:
             return ""
         n_rows = len(self.training.rows)
         # Of what is decided, only "one part alone is not enough" has no sentence of its own.
-        if n_decided := sum(row.outcome != OPEN for row in self.training.rows):
+        if n_decided := sum(row.is_decided for row in self.training.rows):
             return (
                 f"No part that was trained alone is enough: {n_decided} of {n_rows} comparisons "
                 "are decided."
@@ -118,7 +118,7 @@ class Content:
         """Lines about a good next command."""
         steps = []
         if self.training is not None:
-            n_open = sum(row.outcome == OPEN for row in self.training.rows)
+            n_open = sum(not row.is_decided for row in self.training.rows)
             if n_open and not self.undecided:
                 steps.append(
                     f"{n_open} of {len(self.training.rows)} comparisons are open: a larger "
@@ -175,9 +175,11 @@ class Content:
                 "standard_error": row.cell.score.error,
                 "seeds": row.cell.score.n,
                 "learning_rate": row.cell.rate,
-                "rates_tried": row.cell.rates_tried,
+                "rates_tried": max(len(row.cell.rates), 1),
                 "q_value": row.q,
                 "outcome": row.outcome,
+                "steps": row.cell.steps,
+                "control": str(row.control),
             }
             for row in table.rows
         ]

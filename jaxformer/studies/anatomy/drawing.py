@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxformer.studies.anatomy import parts
-from jaxformer.studies.anatomy.judge import NO_WORSE, OPEN, WORSE, Judged, Table
+from jaxformer.studies.anatomy.judge import NO_WORSE, NOT_TRAINED, OPEN, WORSE, Judged, Table
 from jaxformer.studies.anatomy.parts import (
     ATTENTION,
     EMBEDDING,
@@ -55,7 +55,7 @@ class Box(NamedTuple):
     height: float
     lines: tuple[str, ...]
     lost: float  # lost share of the lead over guessing, from 0 to 1; 0 if not decided
-    state: str  # WORSE, NO_WORSE, OPEN or "" without a variant
+    state: str  # WORSE, NO_WORSE, OPEN, NOT_TRAINED or "" without a variant
 
 
 class Drawing(NamedTuple):
@@ -129,7 +129,7 @@ def shown_row(table: Table, part: str, view: str) -> Judged | None:
     if view != WITHOUT:
         return table.find(part, view)
     removed, frozen = (table.find(part, method) for method in (REMOVED, FROZEN))
-    if removed is None or (removed.outcome == OPEN and frozen is not None):
+    if removed is None or (not removed.is_decided and frozen is not None):
         return frozen
     return removed
 
@@ -138,6 +138,8 @@ def loss_text(table: Table, row: Judged) -> str:
     """Returns what is lost, such as "-45 %" or "no worse"; "open" if it was not decided."""
     if row.outcome == OPEN:
         return "open"
+    if row.outcome == NOT_TRAINED:
+        return "not trained"
     if row.outcome == NO_WORSE:
         return "no worse"
     return f"−{100 * (1 - table.share(row)):.0f} %"

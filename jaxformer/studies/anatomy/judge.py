@@ -2,15 +2,18 @@
 
 A cell is a variant at its chosen learning rate. Each cell has one comparison: its score minus that
 of the whole network, seed by seed, against a border. The border is -margin x lead, and the lead is
-the distance from the trivial predictor to the whole network. The comparison has three outcomes:
+the distance from the trivial predictor to the whole network. The comparison has four outcomes:
 
-no worse   the interval lies above the border: at most a margin is lost
-worse      the interval lies below the border: more than a margin is lost
-open       the interval contains the border
+no worse      the interval lies above the border: at most a margin is lost
+worse         the interval lies below the border: more than a margin is lost
+open          the interval contains the border
+not trained   it would be worse, but the variant was not shown to be trained
 
 The p values of all cells are corrected together (Benjamini and Hochberg), so that at most 5 % of
 the decided cells are expected to be wrong. An open cell gets more seeds and is judged again, up to
 LOOKS times in all. Each p value is multiplied by LOOKS to correct for the repeated tests.
+
+`jaxformer.stats.controls` has the last word on what is worse: the loser must have been trained.
 """
 
 import math
@@ -18,6 +21,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jaxformer.core.errors import UserError
+from jaxformer.stats import controls
+from jaxformer.stats.controls import NOT_TRAINED, State, Training
 from jaxformer.stats.differences import (
     ABOVE,
     LEVEL,
@@ -48,7 +53,12 @@ class Cell(NamedTuple):
     variant: Variant
     score: Number
     rate: float  # the learning rate that validation chose
-    rates_tried: int = 1
+    rates: tuple[float, ...] = ()  # that were tried
+    steps: int = 0  # of a training
+    longer: Number | None = None  # the score with twice the steps
+    best_elsewhere: float = -math.inf  # the best score at the other rates
+    is_rising: bool = False  # whether the loss of a seed rises at its end
+    missing: str = ""  # why a longer run is missing
 
 
 class Judged(NamedTuple):
@@ -58,7 +68,24 @@ class Judged(NamedTuple):
     gap: Difference  # cell - whole network
     p: float  # two-sided p value of gap = border, times LOOKS, at most 1; nan without an interval
     q: float  # p corrected for the number of cells
+    raw: str  # the outcome without a look at how the variant was trained
     outcome: str
+    control: State  # the word of `jaxformer.stats.controls`
+
+    @property
+    def is_decided(self) -> bool:
+        return self.outcome in (NO_WORSE, WORSE)
+
+    @property
+    def word(self) -> str:
+        """The outcome with what the controls add to it."""
+        if self.outcome == OPEN:
+            has_word = self.control.word in (controls.TWO_MODES, controls.CANNOT_TELL)
+            return str(self.control) if has_word and self.control.reason else CANNOT_TELL
+        if self.outcome == NO_WORSE:
+            at_ceiling = self.control.word == controls.AT_CEILING
+            return f"{NO_WORSE}, {controls.AT_CEILING}" if at_ceiling else NO_WORSE
+        return str(self.control)
 
 
 class Table(NamedTuple):
@@ -114,7 +141,7 @@ class Table(NamedTuple):
 
     @property
     def is_decided(self) -> bool:
-        return all(row.outcome != OPEN for row in self.rows)
+        return all(row.is_decided for row in self.rows)
 
 
 def judge(
@@ -142,11 +169,46 @@ def judge(
         p = p_value(score, whole_score, border) if is_learned else math.nan
         p_values.append(at_any_look(p))
     q_values = corrected(p_values)
-    rows = tuple(
-        Judged(cell, gap, p, q, outcome(gap, q, border))
-        for cell, gap, p, q in zip(cells, gaps, p_values, q_values, strict=True)
+    rows = []
+    for cell, gap, p, q in zip(cells, gaps, p_values, q_values, strict=True):
+        raw = outcome(gap, q, border)
+        control = controls.compare(
+            training(cell, trivial), training(whole, trivial), max(-border, 0.0)
+        )
+        rows.append(Judged(cell, gap, p, q, raw, _controlled(raw, control), control))
+    return Table(whole, trivial, trivial_name, margin, tuple(rows), is_learned)
+
+
+def _controlled(raw: str, control: State) -> str:
+    """The outcome of a comparison, once it is known how the variant was trained."""
+    if raw != WORSE or control.word in (controls.WORSE, controls.DOES_NOT_LEARN):
+        return raw
+    return NOT_TRAINED if control.word == NOT_TRAINED else OPEN
+
+
+def training(cell: Cell, trivial: float) -> Training:
+    """The tries of a cell, as the controls read them."""
+    return Training(
+        cell.score,
+        cell.rate,
+        cell.rates or (cell.rate,),
+        cell.steps,
+        trivial,
+        # A loss has no score from which a task is solved.
+        solved=controls.SOLVED if cell.score.is_share else math.inf,
+        longer=cell.longer,
+        best_elsewhere=cell.best_elsewhere,
+        solved_at=solved_at(cell),
+        is_rising=cell.is_rising,
+        missing=cell.missing,
     )
-    return Table(whole, trivial, trivial_name, margin, rows, is_learned)
+
+
+def solved_at(cell: Cell) -> int | None:
+    """The steps with which all seeds of a cell solved the task; None if they did not."""
+    by_seed = cell.score.by_seed
+    is_solved = cell.score.is_share and by_seed and min(by_seed.values()) >= controls.SOLVED
+    return cell.steps if is_solved else None
 
 
 def at_any_look(p: float) -> float:

@@ -121,7 +121,8 @@ def network(table: Table, layers: int) -> str:
     }
     caption = (
         '<p class="small soft">Orange: what is lost of the way from guessing to the whole network. '
-        f"Green: at most {100 * table.margin:g} % is lost. Dashed: cannot tell yet.</p>"
+        f"Green: at most {100 * table.margin:g} % is lost. Dashed: cannot tell yet. "
+        "Grey: not trained, so nothing is said about the part.</p>"
     )
     return views("network", drawings) + caption
 
@@ -130,7 +131,9 @@ def _method(table: Table) -> str:
     return (
         f'<p class="small soft">The share is 1 for the whole network and 0 for '
         f"{escape(table.trivial_name.replace('_', ' '))}. No worse: the interval of the difference "
-        f"lies above −{table.margin:g}, the dashed line. Worse: it lies below. All "
+        f"lies above −{table.margin:g}, the dashed line. Worse: it lies below, and the "
+        f"variant was trained: its best learning rate lies inside its grid, and twice the steps "
+        f"score the same. All "
         f"{len(table.rows)} comparisons are corrected together, so that at most 5 % of the decided "
         "are expected to be wrong. Bars and shares have 95 % intervals over seeds; "
         "scores have standard errors.</p>"
@@ -140,7 +143,17 @@ def _method(table: Table) -> str:
 def _table(report: Content) -> str:
     table = report.training
     assert table is not None
-    heads = ("part", "what was done", "share of the way", "", "score", "seeds", "outcome")
+    heads = (
+        "part",
+        "what was done",
+        "share of the way",
+        "",
+        "score",
+        "seeds",
+        "rate",
+        "steps",
+        "outcome",
+    )
     rows = []
     for row in table.rows:
         texts = [escape(text) for text in columns(table, row)]

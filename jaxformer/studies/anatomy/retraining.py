@@ -11,7 +11,8 @@ from jaxformer.core.errors import UserError, check_choice, check_range, one_line
 from jaxformer.core.text_format import counted, duration
 from jaxformer.io.run_folder import config_hash
 from jaxformer.runtime.progress import Interrupt
-from jaxformer.studies.anatomy import parts
+from jaxformer.stats import controls
+from jaxformer.studies.anatomy import judge, parts
 from jaxformer.studies.anatomy.findings import SNAPSHOTS, report_of, with_look_inside, with_moments
 from jaxformer.studies.anatomy.given_parts import GivenParts, given_parts
 from jaxformer.studies.anatomy.report import Report
@@ -101,6 +102,8 @@ def examine_training(
         nonlocal is_table_shown
         score = trained.test[study.metric]
         rate = f"learning rate {member.rate:g}, seed {member.seed}"
+        if member.times > 1:
+            rate += f", {member.times} times the steps"
         note = "" if trained.diverged_at is None else f", diverged at step {trained.diverged_at}"
         seconds = f"{trained.seconds:.0f} s"
         result = f"{study.metric} {score.mean:.4g} ({rate}, {seconds}{note})"
@@ -211,9 +214,13 @@ def members_folder(folder: Path, subject: Subject, named: GivenParts | None = No
 
 def stop_line(study: Study, stopped: int, is_complete: bool, folder: Path | None) -> str:
     """Returns the line that explains why some verdicts are open."""
-    n_open = sum(row.outcome == "open" for row in study.table().rows)
-    n_untrained = len(study.variants) - len(study.table().rows)
-    state = f"{n_open + n_untrained} of {len(study.variants)} comparisons are open"
+    rows = study.table().rows
+    n_open = sum(row.outcome == judge.OPEN for row in rows)
+    n_missing = len(study.variants) - len(rows)
+    state = f"{n_open + n_missing} of {len(study.variants)} comparisons are open"
+    if n_untrained := sum(row.outcome == judge.NOT_TRAINED for row in rows):
+        within = "" if is_complete else f" {controls.WITHIN_BUDGET}"
+        state += f", and {n_untrained} lost but were not trained{within}"
     if is_complete:
         return f"{state} after {counted(study.max_seeds, 'seed')}: more seeds may decide them."
     reason = "stopped" if stopped else "the budget is used up"

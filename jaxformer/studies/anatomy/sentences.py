@@ -1,8 +1,14 @@
-"""Sentences about a transformer, made of decided comparisons only."""
+"""Sentences about a transformer, made of decided comparisons only.
+
+`jaxformer.stats.controls` says how each comparison may be worded: a network that was not trained
+has no sentence, one that learns nothing after many tries "does not learn", and where both sides are
+at a ceiling a part is "not needed to solve this task at this size", which is all that was seen.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
+from jaxformer.stats import controls
 from jaxformer.stats.differences import Number
 from jaxformer.studies.anatomy.judge import NO_WORSE, WORSE, Judged, Table
 from jaxformer.studies.anatomy.parts import (
@@ -13,6 +19,7 @@ from jaxformer.studies.anatomy.parts import (
     ONLY,
     QUERIES_KEYS,
     REMOVED,
+    Variant,
 )
 
 PLURALS = (QUERIES_KEYS, "values", "norms", "positions")
@@ -54,10 +61,24 @@ def _sentence(row: Judged, table: Table) -> Sentence:
     text = write(name, variant.part in PLURALS)
     if variant.method == FROZEN and row.outcome == WORSE and _can_go(row, table):
         text = f"If {_lower(name)} stays, it must be trained"
+    if row.control.word == controls.AT_CEILING:
+        text = _at_ceiling(text, name, variant)
+    elif row.control.word == controls.DOES_NOT_LEARN and variant.method == REMOVED:
+        text = f"Without {_lower(name)} the network learns nothing"
     numbers = (
         f"{score_text(row.cell.score).removesuffix(' %')} against {score_text(table.whole.score)}"
     )
+    if row.cell.steps != table.whole.steps:
+        numbers += f", with {row.cell.steps:,} steps against {table.whole.steps:,}"
     return Sentence(f"{text}: {numbers}.", variant.part, variant.method, variant.layer, row.outcome)
+
+
+def _at_ceiling(text: str, name: str, variant: Variant) -> str:
+    """What may be said of a part without which the task is solved as well: no more than that."""
+    if variant.method == REMOVED:
+        verb = "are" if variant.part in PLURALS else "is"
+        return f"{name} {verb} not needed to solve this task at this size"
+    return f"{text} to solve this task at this size"
 
 
 def _is_implied(row: Judged, table: Table) -> bool:

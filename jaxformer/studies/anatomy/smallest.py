@@ -224,7 +224,7 @@ class _Trials:
                 return None
             whole, cell = (self._cell(v, seeds) for v in (WHOLE_NETWORK, variant))
             (row,) = judge.judge(whole, [cell], trivial, name, self.study.margin).rows
-            if row.outcome == judge.WORSE:
+            if row.raw == judge.WORSE:  # a part that might go with more training stays as well
                 return False
             if row.outcome == judge.NO_WORSE and row.p * self.n_parts < 1 - LEVEL:
                 return True

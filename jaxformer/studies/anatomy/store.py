@@ -61,6 +61,15 @@ def number(value: float | None) -> Any:
     return float("nan") if value is None else value
 
 
+# Name of the variant, seed, learning rate, and if it is not 1, the steps over the subject's.
+Key = tuple[str, int, float] | tuple[str, int, float, int]
+
+
+def _key(variant: Named, seed: int, rate: float, times: int) -> Key:
+    # Members of the subject's own steps keep the keys and files that they always had.
+    return (variant.name, seed, rate) if times == 1 else (variant.name, seed, rate, times)
+
+
 class Store:
     """The members of one subject.
 
@@ -73,22 +82,27 @@ class Store:
         self, folder: Path | None, read: Callable[[Mapping[str, Any]], Any] = trained_of_json
     ):
         self.folder, self.read_member = folder, read
-        self.members: dict[tuple[str, int, float], Any] = {}
+        self.members: dict[Key, Any] = {}
         self._params: dict[int, tuple[float, Any]] = {}  # {seed: (learning rate, parameters)}
         self._damaged: set[Path] = set()
 
-    def get(self, variant: Named, seed: int, rate: float) -> Any:
-        """Returns a member, None if it was not trained or its file is damaged."""
-        key = (variant.name, seed, rate)
+    def get(self, variant: Named, seed: int, rate: float, times: int = 1) -> Any:
+        """Returns a member, None if it was not trained or its file is damaged.
+
+        Args:
+          variant, seed, rate: what was trained.
+          times: the steps of the training over those of the subject.
+        """
+        key = _key(variant, seed, rate, times)
         if key not in self.members and self.folder:
             for file in (self._file(*key), self._other_file(*key)):
                 if key not in self.members and file.exists() and file not in self._damaged:
                     self._read(file, key)
         return self.members.get(key)
 
-    def put(self, variant: Named, seed: int, rate: float, trained: Any) -> None:
+    def put(self, variant: Named, seed: int, rate: float, trained: Any, times: int = 1) -> None:
         """Stores a member."""
-        key = (variant.name, seed, rate)
+        key = _key(variant, seed, rate, times)
         self.members[key] = trained
         if self.folder:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -121,7 +135,7 @@ class Store:
         assert self.folder is not None
         return self.folder / (f"whole-seed{seed}.npz" if seed else "whole.npz")
 
-    def _read(self, file: Path, key: tuple[str, int, float]) -> None:
+    def _read(self, file: Path, key: Key) -> None:
         try:
             values = json.loads(file.read_bytes())
             if not has_checksum(values):
@@ -135,7 +149,7 @@ class Store:
         except (ValueError, TypeError, RecursionError) as error:
             self._report_damage(file, error)
 
-    def _is_of_a_namesake(self, file: Path, key: tuple[str, int, float]) -> bool:
+    def _is_of_a_namesake(self, file: Path, key: Key) -> bool:
         """Whether an intact file is that of a variant whose name differs in punctuation only."""
         try:
             member = without_checksum(json.loads(file.read_bytes()))["member"]
@@ -148,12 +162,13 @@ class Store:
         reason = one_line(error, 100)
         print(f"warning: {file} is damaged ({reason}); it is made again.", file=sys.stderr)
 
-    def _file(self, name: str, seed: int, rate: float) -> Path:
+    def _file(self, name: str, seed: int, rate: float, times: int = 1) -> Path:
         assert self.folder is not None
         slug = re.sub(r"\W+", "-", name)
-        return self.folder / f"{slug}-rate{float(rate)!r}-seed{seed}.json"
+        longer = "" if times == 1 else f"-steps{times}x"
+        return self.folder / f"{slug}-rate{float(rate)!r}-seed{seed}{longer}.json"
 
-    def _other_file(self, name: str, seed: int, rate: float) -> Path:
+    def _other_file(self, name: str, seed: int, rate: float, times: int = 1) -> Path:
         """The file of a member whose own one has a variant with the same letters in its name."""
-        file = self._file(name, seed, rate)
+        file = self._file(name, seed, rate, times)
         return file.with_name(f"{sha256(name.encode())[:8]}-{file.name}")

@@ -3,16 +3,20 @@
 1. The whole network is trained with one seed at every learning rate. Validation chooses a rate.
 2. Every variant is trained with one seed at this rate, so that a first table is complete early.
 3. A variant that loses more than the margin is tried at the other rates too, because its loss may
-   come from the learning rate. The whole network and each variant with an open verdict are trained
-   with 3 seeds, then with 5 and with 8.
-4. Step 3 is repeated for the variants that train one part alone.
+   come from the learning rate. If its best rate is the lowest or highest of them, one beyond it is
+   tried, up to `controls.EXTRA_RATES` times. The whole network and each variant with an open
+   verdict are trained with 3 seeds, then with 5 and with 8.
+4. A variant that is still worse is trained for twice the steps, from the start and with a schedule
+   of its own. If that helps, or if it has learned nothing, it is trained for four times the steps.
+   `jaxformer.stats.controls` judges it by these runs.
+5. Steps 3 and 4 are repeated for the variants that train one part alone.
 
 Members that are in the store are not trained again: the same command resumes a stopped report, and
 a larger budget continues it.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -20,12 +24,14 @@ import jax
 
 from jaxformer.core.errors import UserError
 from jaxformer.data.protocols import HeldOut
+from jaxformer.stats import controls
+from jaxformer.stats.differences import Number
 from jaxformer.studies.anatomy import judge
-from jaxformer.studies.anatomy.judge import Cell, Table
+from jaxformer.studies.anatomy.judge import Cell, Judged, Table
 from jaxformer.studies.anatomy.parts import FIXED_MIXING, ONLY, WHOLE_NETWORK, Variant
 from jaxformer.studies.anatomy.store import Store
 from jaxformer.studies.anatomy.subject import Subject
-from jaxformer.studies.anatomy.training import Trainer
+from jaxformer.studies.anatomy.training import Trained, Trainer
 from jaxformer.studies.budget import Spent
 from jaxformer.tasks.language import PreparedText
 
@@ -36,6 +42,7 @@ class Member(NamedTuple):
     variant: Any  # a `Variant`, or an `Update` of a fine-tuning
     seed: int
     rate: float
+    times: int = 1  # the steps over those of the subject
 
 
 class Result(NamedTuple):
@@ -69,7 +76,7 @@ class Study:
         self.max_seeds, self.margin = max_seeds, margin
         self.metric = subject.task.chosen_by
         self.baselines: dict[str, float] = {}
-        self._trainers: dict[bool, Trainer] = {}  # {whether mixing is fixed: its trainer}
+        self._trainers: dict[tuple[bool, int], Trainer] = {}  # {(is mixing fixed, times): trainer}
 
     # The plan ------------------------------------------------------------------------------------
 
@@ -91,22 +98,69 @@ class Study:
             yield from self._stages(variants)
 
     def _stages(self, variants: Sequence[Variant]) -> Iterator[list[Member]]:
-        """Yields the members of step 3 of the module's docstring, for some variants."""
+        """Yields the members of steps 3 and 4 of the module's docstring, for some variants."""
         losing = [variant for variant in variants if self._loses_at_first_seed(variant)]
-        yield [
-            member
-            for variant in losing
-            for rate in self.subject.rates
-            for member in self._missing(variant, [0], rate)
-        ]
+        # The first stage has the rates of the grid, and each further one a rate beyond its end.
+        for _ in range(1 + controls.EXTRA_RATES):
+            yield [
+                member
+                for variant in losing
+                for rate in self._rates_due(variant)
+                for member in self._missing(variant, [0], rate)
+            ]
+        yield from self._looks(variants)
+        for _ in controls.LONGER:
+            yield [
+                member
+                for row in self._judged().rows
+                if row.cell.variant in variants
+                for member in self._longer_due(row)
+            ]
+            # A variant that needs more steps than the whole network is compared at those.
+            yield from self._looks(variants)
+
+    def _looks(self, variants: Sequence[Variant]) -> Iterator[list[Member]]:
+        """Yields more seeds of the variants whose verdict is open, and of the whole network."""
         for n_seeds in judge.SEEDS_AT_LOOK:
             seeds = range(min(n_seeds, self.max_seeds))
             chosen = [variant for variant in self._open_variants() if variant in variants]
             yield [
                 member
                 for variant in ([WHOLE_NETWORK, *chosen] if chosen else [])
-                for member in self._missing(variant, seeds, self.rate(variant))
+                for member in self._missing(
+                    variant, seeds, self.rate(variant), self._times(variant)
+                )
             ]
+
+    def _rates_due(self, variant: Variant) -> list[float]:
+        """The rates that are still to be tried, for a variant that loses: the grid, or one more."""
+        tried = self._rates_tried(variant)
+        if missing := [rate for rate in self.subject.rates if rate not in tried]:
+            return missing
+        is_dead = self._least_validation(variant, self.rate(variant)) <= self.trivial()[1]
+        further = controls.rate_beyond(self.subject.rates, tried, self.rate(variant))
+        return [] if is_dead or further is None else [further]
+
+    def _longer_due(self, row: Judged) -> list[Member]:
+        """The longer runs without which a variant that loses cannot be judged."""
+        variant, rate, rates = row.cell.variant, row.cell.rate, row.cell.rates
+        is_dead = controls.at_or_below(row.cell.score, self.trivial()[1])
+        is_inside = min(rates) < rate < max(rates)
+        if row.raw != judge.WORSE or len(rates) < controls.LEAST_RATES:
+            return []
+        if not (is_inside or is_dead):
+            return []  # no number of steps would make it count
+        n_seeds = max(judge.SEEDS_AT_LOOK[0], min(row.cell.score.n, controls.LEAST_SEEDS))
+        # A run counts once all of its seeds are there; a smaller budget may have stopped before.
+        double, fourfold = controls.LONGER
+        if missing := self._missing(variant, range(min(n_seeds, self.max_seeds)), rate, double):
+            return missing
+        scores = self._scores(variant)
+        if can_be_dead := is_dead and self._is_solved():
+            n_seeds = controls.LEAST_SEEDS  # of a network that is said to learn nothing
+        if fourfold not in scores and controls.next_times(scores, can_be_dead) is None:
+            return []
+        return self._missing(variant, range(min(n_seeds, self.max_seeds)), rate, fourfold)
 
     def minimum(self) -> int:
         """Returns the number of trainings until every variant has its first verdict."""
@@ -115,12 +169,14 @@ class Study:
         n_whole = n_rates + n_seeds - 1  # one seed at each rate, the other seeds at one rate
         return n_whole + n_seeds * len(self.variants)
 
-    def _missing(self, variant: Variant, seeds: Sequence[int], rate: float) -> list[Member]:
-        missing = [seed for seed in seeds if self.store.get(variant, seed, rate) is None]
-        return [Member(variant, seed, rate) for seed in missing]
+    def _missing(
+        self, variant: Variant, seeds: Sequence[int], rate: float, times: int = 1
+    ) -> list[Member]:
+        missing = [seed for seed in seeds if self.store.get(variant, seed, rate, times) is None]
+        return [Member(variant, seed, rate, times) for seed in missing]
 
     def _open_variants(self) -> list[Variant]:
-        decided = {row.cell.variant for row in self.table().rows if row.outcome != judge.OPEN}
+        decided = {row.cell.variant for row in self._judged().rows if row.raw != judge.OPEN}
         return [variant for variant in self.variants if variant not in decided]
 
     def _loses_at_first_seed(self, variant: Variant) -> bool:
@@ -139,14 +195,16 @@ class Study:
 
     def train(self, member: Member) -> Result:
         """Trains a member."""
-        trained, params = self._trainer(member.variant).train(*member)
+        variant, seed, rate, times = member
+        trained, params = self._trainer(variant, times).train(variant, seed, rate)
         is_whole = member.variant == WHOLE_NETWORK
         return Result(member, trained, jax.device_get(params) if is_whole else None)
 
     def keep(self, result: Result) -> None:
         """Stores a trained member, unless a job of a cluster has stored it."""
-        if self.store.get(*result.member) is None:
-            self.store.put(*result.member, result.trained)
+        variant, seed, rate, times = result.member
+        if self.store.get(variant, seed, rate, times) is None:
+            self.store.put(variant, seed, rate, result.trained, times)
         # Of the rates that were tried, the parameters of the one that validation prefers are kept.
         if result.params is not None and result.member.rate == self.rate(WHOLE_NETWORK):
             self.store.put_params(result.member.rate, result.params, result.member.seed)
@@ -182,13 +240,17 @@ class Study:
         rate = self.rate(WHOLE_NETWORK)
         return self._trainer(WHOLE_NETWORK).snapshots(WHOLE_NETWORK, 0, rate, points)
 
-    def _trainer(self, variant: Variant) -> Trainer:
-        is_fixed_mixing = variant.method == FIXED_MIXING
-        if is_fixed_mixing not in self._trainers:
-            network = self.subject.mixing if is_fixed_mixing else self.subject.network
+    def _trainer(self, variant: Variant, times: int = 1) -> Trainer:
+        key = variant.method == FIXED_MIXING, times
+        if key not in self._trainers:
+            network = (
+                self.subject.mixing if variant.method == FIXED_MIXING else self.subject.network
+            )
             assert network is not None
-            self._trainers[is_fixed_mixing] = Trainer(network, self.heldout)
-        return self._trainers[is_fixed_mixing]
+            # The steps themselves keep their network, whose compiled initial values are shared.
+            network = network if times == 1 else network.longer(times)
+            self._trainers[key] = Trainer(network, self.heldout)
+        return self._trainers[key]
 
     @cached_property
     def heldout(self) -> HeldOut:
@@ -213,7 +275,15 @@ class Study:
         return max(tried, key=lambda rate: self._validation(variant, rate))
 
     def _rates_tried(self, variant: Variant) -> list[float]:
-        return [rate for rate in self.subject.rates if self.store.get(variant, 0, rate)]
+        """The rates at which the first seed was trained: of the grid, and beyond its ends."""
+        tried = [rate for rate in self.subject.rates if self.store.get(variant, 0, rate)]
+        for end in (min, max):
+            # A rate beyond was trained only after all before it.
+            for _ in range(controls.EXTRA_RATES if tried else 0):
+                further = controls.rate_beyond(self.subject.rates, tried, end(tried))
+                if further is not None and self.store.get(variant, 0, further):
+                    tried.append(further)
+        return tried
 
     def _validation(self, variant: Variant, rate: float) -> float:
         """Returns the validation score of the first seed; higher is better."""
@@ -223,6 +293,12 @@ class Study:
         value = member.validation[self.metric].mean
         value = -value if self.metric == "loss" else value
         return value if math.isfinite(value) else -math.inf
+
+    def _least_validation(self, variant: Variant, rate: float) -> float:
+        """The validation score of the first seed less two standard errors of its examples."""
+        member = self.store.get(variant, 0, rate)
+        error = 0.0 if member is None else member.validation[self.metric].sem
+        return self._validation(variant, rate) - 2 * (error if math.isfinite(error) else 0.0)
 
     def _score(self, variant: Variant, seed: int, rate: float) -> float:
         """Returns the test score of a member, nan if it was not trained; higher is better."""
@@ -234,20 +310,76 @@ class Study:
 
     def cell(self, variant: Variant) -> Cell | None:
         """Returns the score of a variant at its learning rate; None if it was not trained."""
-        rate = self.rate(variant)
-        members = {}
+        if not self._members(variant):
+            return None
+        rate, times = self.rate(variant), self._times(variant)
+        members = self._members(variant, times)
+        number = self._number(members)
+        assert number is not None
+        tried = self._rates_tried(variant) or [rate]
+        elsewhere = [self._least_validation(variant, other) for other in tried if other != rate]
+        return Cell(
+            variant,
+            number,
+            rate,
+            rates=tuple(tried),
+            steps=times * self.subject.network.steps,
+            longer=self._number(self._members(variant, 2 * times)),
+            best_elsewhere=max(elsewhere, default=-math.inf),
+            is_rising=any(
+                controls.rises([loss for _, loss in member.curve]) for member in members.values()
+            ),
+            missing=f"{times} x the steps still help" if times == controls.LONGER[-1] else "",
+        )
+
+    def _members(self, variant: Variant, times: int = 1) -> dict[int, Trained]:
+        """{seed: member} at the learning rate of a variant."""
+        rate, members = self.rate(variant), {}
         for seed in range(self.max_seeds):
-            if (member := self.store.get(variant, seed, rate)) is not None:
+            if (member := self.store.get(variant, seed, rate, times)) is not None:
                 members[seed] = member
+        return members
+
+    def _number(self, members: Mapping[int, Trained]) -> Number | None:
+        """The score over seeds, None without any."""
         if not members:
             return None
         scores = {seed: member.test for seed, member in members.items()}
         diverged = [seed for seed, member in members.items() if member.diverged_at is not None]
-        number = judge.score_number(scores, self.metric, diverged)
-        return Cell(variant, number, rate, len(self._rates_tried(variant)))
+        return judge.score_number(scores, self.metric, diverged)
+
+    def _scores(self, variant: Variant) -> dict[int, Number]:
+        """{times the steps of the subject: score} of a variant at its learning rate."""
+        scores = {}
+        for times in (1, *controls.LONGER):
+            if (number := self._number(self._members(variant, times))) is not None:
+                scores[times] = number
+        return scores
+
+    def _times(self, variant: Variant) -> int:
+        """The steps at which a variant is compared, over those of the subject."""
+        return controls.compared_times(self._scores(variant))
+
+    def _is_solved(self) -> bool:
+        """Whether every seed of the whole network solves the task."""
+        whole = self.cell(WHOLE_NETWORK)
+        return whole is not None and judge.solved_at(whole) is not None
 
     def table(self) -> Table:
         """Returns all comparisons so far."""
+        table = self._judged()
+        return table._replace(rows=tuple(map(self._with_budget, table.rows)))
+
+    def _with_budget(self, row: Judged) -> Judged:
+        """The row, which says so if the variant lost and its next tries were not paid for."""
+        variant = row.cell.variant
+        is_losing = self._loses_at_first_seed(variant)
+        is_due = bool((is_losing and self._rates_due(variant)) or self._longer_due(row))
+        if row.outcome != judge.NOT_TRAINED or not is_due:
+            return row
+        return row._replace(control=controls.State(judge.NOT_TRAINED, controls.WITHIN_BUDGET))
+
+    def _judged(self) -> Table:
         whole = self.cell(WHOLE_NETWORK)
         if whole is None:
             raise UserError("nothing was trained: the budget is too small for one training.")

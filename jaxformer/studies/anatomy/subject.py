@@ -1,9 +1,9 @@
 """The subject of a report: a task, a network and the settings of its training."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,17 @@ class Network:
     model: Any
     data: Any
     partition: Partition
-    optimizer: optax.GradientTransformation
+    # A function of the number of steps, over which the schedule of the learning rate extends.
+    optimizer_for: Callable[[int], optax.GradientTransformation]
     steps: int
+
+    def longer(self, times: int) -> "Network":
+        """The network that is trained for so many times the steps, with a schedule of its own."""
+        return dataclasses.replace(self, steps=times * self.steps)
+
+    @cached_property
+    def optimizer(self) -> optax.GradientTransformation:
+        return self.optimizer_for(self.steps)
 
     def init(self, key: jax.Array) -> Any:
         """Returns the initial parameters."""
@@ -157,9 +166,9 @@ def of_task(
         )
     settings = OptimSettings(warmup=min(50, steps // 4))
     source = make_source(task, data, batch_size) if data else default_data(task, batch_size)[1]
-    rate_factor = optim.schedule(settings.schedule, steps, settings.warmup)
 
-    def optimizer(partition: Partition) -> optax.GradientTransformation:
+    def optimizer(partition: Partition, steps: int) -> optax.GradientTransformation:
+        rate_factor = optim.schedule(settings.schedule, steps, settings.warmup)
         specs = dict.fromkeys(partition.trained_labels, optim.AdamW())
         return optim.optimizer(partition, specs, settings.clip, rate_factor)
 
@@ -197,13 +206,19 @@ def of_config(config: Any, name: str = "", task: Task | None = None) -> Subject:
     identity = build.config_identity(config.to_dict())
     for field in ("seed", "n_seeds", "seeds"):
         identity.pop(field, None)
+
+    def optimizer(partition: Partition, steps: int) -> optax.GradientTransformation:
+        lengthened = config.copy_and_resolve_references()
+        lengthened.train.steps = steps
+        return build.optimizer(lengthened, partition)
+
     return _subject(
         name,
         task,
         model,
         data,
         build.partition(config).rules,
-        lambda partition: build.optimizer(config, partition),
+        optimizer,
         config.train.steps,
         tuple(config.optim.learning_rate),
         identity,
@@ -262,7 +277,7 @@ def check_task(task: Any) -> None:
 
 
 def _subject(name, task, model, data, rules, optimizer, steps, rates, identity) -> Subject:
-    """Returns the subject; `optimizer` is a function of the partition that makes the optimizer."""
+    """The subject; `optimizer` makes the optimizer of a partition and a number of steps."""
     if isinstance(task, PreparedText):
         identity = {**identity, "text": task.prepared.fingerprint}
 
@@ -277,7 +292,7 @@ def _subject(name, task, model, data, rules, optimizer, steps, rates, identity) 
         # A partition refuses rules that select no parameter.
         used = [rule for rule in rules if any(paths.matches(rule[0], path) for path in shapes)]
         partition = Partition(used)
-        return Network(task, model, data, partition, optimizer(partition), steps)
+        return Network(task, model, data, partition, partial(optimizer, partition), steps)
 
     mixing = None
     is_softmax = isinstance(model, Decoder) and model.spec.mixer == "softmax"

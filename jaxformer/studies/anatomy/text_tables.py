@@ -5,12 +5,21 @@ from collections.abc import Sequence
 
 from jaxformer.studies.anatomy import sentences
 from jaxformer.studies.anatomy.components import DecidedEffect
-from jaxformer.studies.anatomy.judge import CANNOT_TELL, OPEN, Judged, Table
+from jaxformer.studies.anatomy.judge import Judged, Table
 from jaxformer.studies.anatomy.parts import FROZEN, ONLY
 from jaxformer.studies.anatomy.smallest import Elimination
 
 MAX_EFFECTS = 12  # lines of the largest effects
-COLUMNS = ("part", "what was done", "share of the way", "score", "seeds", "compared with the whole")
+COLUMNS = (
+    "part",
+    "what was done",
+    "share of the way",
+    "score",
+    "seeds",
+    "rate",
+    "steps",
+    "compared with the whole",
+)
 
 
 def text_table(table: Table) -> str:
@@ -59,22 +68,24 @@ def elimination_text(found: Elimination) -> str:
 
 def whole_columns(table: Table) -> tuple[str, ...]:
     """Returns the texts of the whole network's row."""
-    score = table.whole.score
-    return ("whole network", "trained", "1", sentences.score_text(score), str(score.n), "")
+    score, cell = table.whole.score, table.whole
+    tries = f"{cell.rate:g}", str(cell.steps)
+    return ("whole network", "trained", "1", sentences.score_text(score), str(score.n), *tries, "")
 
 
 def columns(table: Table, row: Judged) -> tuple[str, ...]:
     """Returns the texts of one comparison's row."""
     variant, score = row.cell.variant, row.cell.score
     part = variant.part if variant.layer is None else f"{variant.part} of block {variant.layer}"
-    outcome = CANNOT_TELL if row.outcome == OPEN else row.outcome
     return (
         part,
         variant.method if variant.method != ONLY else "only this trained",
         share_text(table.share(row), table.share_half_width(row)),
         sentences.score_text(score),
         str(score.n),
-        outcome,
+        f"{row.cell.rate:g}",
+        str(row.cell.steps),
+        row.word,
     )
 
 

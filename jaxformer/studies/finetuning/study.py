@@ -76,10 +76,12 @@ class Study:
         return sum(len(self.rates(update)) + more for update in (FULL, *self.updates))
 
     def train(self, member: Member) -> Result:
-        return Result(member, self.trainer.train(*member), None)
+        return Result(member, self.trainer.train(member.variant, member.seed, member.rate), None)
 
     def keep(self, result: Result) -> None:
-        self.store.put(*result.member, result.trained)
+        self.store.put(
+            result.member.variant, result.member.seed, result.member.rate, result.trained
+        )
 
     @cached_property
     def before(self) -> Tuned:

@@ -10,7 +10,7 @@ from jaxformer.core.variants import label
 from jaxformer.io.atomic_files import write_json
 from jaxformer.stats.differences import Number, difference
 from jaxformer.studies.litmus import figure
-from jaxformer.studies.litmus.rule import Trained, judge
+from jaxformer.studies.litmus.rule import Runs, Trained, judge, read
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,8 @@ class Litmus:
                     "high": interval.high,
                     "seeds": trained.seeds,
                     "learning_rate": trained.rates[0],  # validation chose one for all seeds
+                    "steps": trained.steps,
+                    "control": trained.control,
                 }
             )
         name, accuracy = self.trivial
@@ -48,12 +50,16 @@ class Litmus:
 
     @property
     def table(self) -> str:
-        """The accuracies in %, aligned, one line for each variant."""
-        lines = [(label(v), trained.accuracy.percent()) for v, trained in self.variants.items()]
+        """The accuracies in %, with rate, steps and the control's word, a line for each variant."""
+        lines = []
+        for variant, trained in self.variants.items():
+            tries = f"rate {trained.rates[0]:g}, {trained.steps:,} steps"
+            word = f", {trained.control}" if trained.control else ""
+            lines.append((label(variant), f"{trained.accuracy.percent()} %  {tries}{word}"))
         name, accuracy = self.trivial
-        lines.append((f"trivial predictor ({name.replace('_', ' ')})", f"{100 * accuracy:.1f}"))
+        lines.append((f"trivial predictor ({name.replace('_', ' ')})", f"{100 * accuracy:.1f} %"))
         width = max(len(text) for text, _ in lines)
-        return "\n".join(f"{text:<{width}}  {accuracy} %" for text, accuracy in lines)
+        return "\n".join(f"{text:<{width}}  {rest}" for text, rest in lines)
 
     def plot(self, file: str | Path | None = None) -> Any:
         """Returns a matplotlib figure of the accuracies; with `file` (png, svg, pdf) saves it."""
@@ -83,8 +89,12 @@ class Litmus:
 
 
 def make_litmus(
-    task: str, scale: str, variants: Mapping[str, Trained], trivial: tuple[str, float]
+    task: str, scale: str, runs: Mapping[str, Runs], trivial: tuple[str, float]
 ) -> Litmus:
     """Judges a task by the rule of `jaxformer.studies.litmus.rule` and returns the verdict."""
-    judgement = judge(task, variants, *trivial)
+    name, guess = trivial
+    trainings = {variant: of_variant.training(guess) for variant, of_variant in runs.items()}
+    judgement = judge(task, trainings, name)
+    standard = runs["standard"]
+    variants = {variant: read(of_variant, standard, guess) for variant, of_variant in runs.items()}
     return Litmus(task, scale, judgement.verdict, judgement.sentence, trivial, variants)

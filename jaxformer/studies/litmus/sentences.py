@@ -16,6 +16,7 @@ LITMUS = {
     "at chance": "{task} cannot be told at this scale: Standard does not beat the trivial "
     "predictor ({guess})",
     "wide errors": "{task} cannot be told: the error bars hide a difference; take more seeds",
+    "not trained": "{task} cannot be told: MixiT scores less than Standard and is {control}",
     "not needed": "{task} does not need attention that looks at the content",
     "helps": "attention that looks at the content helps {task}: MixiT gets {way:.0f} % of the way "
     "from the trivial predictor ({guess}) to Standard",
@@ -32,7 +33,7 @@ def litmus(
     accuracies: Mapping[str, Number],
     trivial: tuple[str, float],
     seeds: int,
-    tuned: bool,
+    control: str,
 ) -> str:
     """Returns the sentence of a litmus test.
 
@@ -41,20 +42,19 @@ def litmus(
         outcome: a key of LITMUS.
         accuracies: the accuracy of each variant.
         trivial: the name and the accuracy of the best trivial predictor.
-        seeds: the seeds of each variant.
-        tuned: whether a learning rate was chosen among several.
+        seeds: the seeds of Standard.
+        control: how MixiT compares with Standard, in the words of `jaxformer.stats.controls`.
     """
     guess, chance = trivial[0].replace("_", " "), trivial[1]
     lead = accuracies["standard"].mean - chance
     way = 100 * (accuracies["mixit"].mean - chance) / lead if lead else 0.0
-    sentence = LITMUS[outcome].format(task=task, guess=guess, way=way)
+    sentence = LITMUS[outcome].format(task=task, guess=guess, way=way, control=control)
     scores = ", ".join(
         f"{label(variant)} {100 * score.mean:.1f}{_error(score)} %"
         for variant, score in accuracies.items()
     )
-    untuned = "" if tuned else "; one learning rate each"
     seeds_text = counted(seeds, "seed")
-    return f"{sentence} ({scores}; {guess} {100 * chance:.1f} %; {seeds_text}{untuned})."
+    return f"{sentence} ({scores}; {guess} {100 * chance:.1f} %; {seeds_text})."
 
 
 def _error(score: Number) -> str:
