@@ -13,6 +13,7 @@
     jaxformer.generate(model, params, tokens, new=40)             continue prompts
     jaxformer.known.compile(program)                              a network whose circuit is known
     jaxformer.adapters.merge(params)                              write adapters into their kernels
+    jaxformer.nulls.redraw(params, pattern, key)   a network that cannot know the answer
 
 The package's modules are imported on first use, so that `import jaxformer` is quick.
 """
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from jaxformer.loading import open_run as open
     from jaxformer.models.texts import text
     from jaxformer.models.wrap import wrap
+    from jaxformer.studies import nulls
     from jaxformer.studies.anatomy.api import anatomy
     from jaxformer.studies.anatomy.examination import examine
     from jaxformer.studies.compare import compare
@@ -74,6 +76,7 @@ __all__ = [
     "litmus",
     "load",
     "models",
+    "nulls",
     "open",
     "plan",
     "plots",
@@ -105,6 +108,7 @@ _PLACES = {
     "litmus": "jaxformer.studies.litmus.train:litmus",
     "load": "jaxformer.loading:load",
     "models": "jaxformer.models",
+    "nulls": "jaxformer.studies.nulls",
     "open": "jaxformer.loading:open_run",
     "plan": "jaxformer.api:plan",
     "plots": "jaxformer.interp.plots",
