@@ -14,6 +14,7 @@ from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.interp import circuits, known
 from jaxformer.interp.answers import Answers, margin
+from jaxformer.interp.circuits import against_null
 from tests.interp.test_circuits import OTHERS, TOKENS, Own
 
 N_UNTRAINED = 8
@@ -86,6 +87,22 @@ def test_a_network_is_no_better_than_a_null_that_has_its_weights():
     assert "the network does no better than its null" in curve.sentence
     assert "in networks with given nulls" in curve.sentence
     assert circuits.curve(wiring, sizes=[5], nulls=own[:2]).sentence  # also as points
+
+
+def test_a_null_that_does_nothing_on_average_is_no_rival_however_much_its_prompts_vary():
+    """Two nulls of SmolLM2 changed eight prompts by -3.7 and .9, with intervals around 0."""
+
+    class Network:
+        nothing_B = np.zeros(8)
+
+        def __init__(self, whole_B):
+            self.whole_B = np.asarray(whole_B)
+
+    trained = Network([1.2, 2.1, 3.3, 4.0, 4.8, 6.0, 7.1, 7.9])
+    noisy = Network([-14.0, 6.0, -12.0, 5.0, -13.0, 4.0, -10.0, 5.0])
+    steady = Network([2.2, 3.1, 4.3, 3.0, 4.9, 5.0, 7.0, 8.9])
+    assert against_null.total(trained, [noisy, noisy], "nulls").sentence == ""
+    assert "no better than its null" in against_null.total(trained, [noisy, steady], "x").sentence
 
 
 def test_an_error_of_a_total_that_contains_0_is_printed():

@@ -150,7 +150,12 @@ def _is_more(changes_B: np.ndarray, nulls: Sequence[Wiring], clusters: Any) -> b
 
 
 def _is_larger(changes_B: np.ndarray, null_B: np.ndarray, clusters: Any) -> bool:
-    """Whether the effect of a network is larger than that of one null, prompt by prompt."""
+    """Whether the effect of a network is larger than that of one null, prompt by prompt.
+
+    A null whose effect is no different from 0 does nothing, however much its prompts vary.
+    """
+    if not spread(null_B, clusters).is_different_from_0:
+        return True
     difference_B = changes_B * np.sign(changes_B.mean()) - null_B * np.sign(null_B.mean())
     difference = spread(difference_B, clusters)
     return difference.mean > difference.half_width
