@@ -2,17 +2,18 @@
 
 One number, such as the loss without two heads beyond the sum of their single losses, does not say
 how the heads work together. The log probability saturates, so that two heads that simply add up
-look as if each could replace the other. And a part that is replaced by its mean may keep another one
-switched off. So a group is measured in the log probability and in the logit difference, by mean,
-resample and zero ablation, and a mechanism is named if it is the same in both scores, by mean and by
-one of the others:
+look as if each could replace the other. And a part that is replaced by its mean may keep another
+one switched off. So a group is measured in the log probability and in the logit difference, by
+mean, resample and zero ablation, and a mechanism is named if it is the same in both scores, by
+mean and by one of the others:
 
     replace each other       nothing is lost without one, much without all
     are needed for one thing all is lost without any one of them
+
+Three more kinds are statements about logits, where effects of independent parts add up. A log
+probability can only hide them:
+
     offset each other        each alone changes the prompts' scores, all together do not
-
-Two more kinds are statements about logits, where effects of independent parts add up:
-
     add up                   what is lost without all is the sum of what is lost without each
     work on different prompts the same, and hardly any prompt needs two of them
 
@@ -37,9 +38,11 @@ SCORES = (LOG, LOGITS)
 MEAN, OTHERS = "mean", ("resample", "zero")
 REPLACE, ONE_THING, OFFSET = "replace each other", "are needed for one thing", "offset each other"
 ADD_UP, DIFFERENT = "add up", "work on different prompts"
-OF_BOTH_SCORES, OF_LOGITS = (REPLACE, ONE_THING, OFFSET), (ADD_UP, DIFFERENT)
+OF_BOTH_SCORES, OF_LOGITS = (REPLACE, ONE_THING), (OFFSET, DIFFERENT, ADD_UP)
 NEGLIGIBLE = 0.2  # of single changes: parts that offset each other change less than this together
-FEW = 0.05  # of prompts that may need two parts which work on different prompts
+# Parts that work on different prompts: the share of prompts that may need two of them, the prompts
+# that each needs at least, and the share of its largest losses that counts on a prompt.
+FEW, LEAST_PROMPTS, FAIR_SHARE = 0.05, 3, 0.25
 MAX_SET = 6  # parts that replace each other, beyond pairs
 View = Callable[[str, str], Removes]  # of an ablation and a score
 
@@ -54,6 +57,8 @@ class Numbers(NamedTuple):
     prompts: tuple[int, ...]  # on how many prompts each part is worth more than the margin
     on_them: tuple[float, ...]  # the mean loss there
     n_prompts: int
+    change: float  # of a prompt's score without all parts, in absolute value
+    least_change: float  # without the one part that changes least
 
     @property
     def in_sum(self) -> float:
@@ -191,7 +196,7 @@ def numbers_of(
         margin: the loss that counts as none.
         level: of the intervals.
     """
-    matters_CxB = np.abs(single_CxB) > margin
+    matters_CxB = _is_needed(single_CxB, margin)
     on_them = [
         float(loss_B[is_in_B].mean()) if is_in_B.any() else 0.0
         for loss_B, is_in_B in zip(single_CxB, matters_CxB, strict=True)
@@ -204,6 +209,8 @@ def numbers_of(
         prompts=tuple(int(n) for n in matters_CxB.sum(1)),
         on_them=tuple(on_them),
         n_prompts=len(together_B),
+        change=float(np.abs(together_B).mean()),
+        least_change=float(np.abs(single_CxB).mean(1).min()),
     )
 
 
@@ -217,20 +224,37 @@ def _kind(together_B: np.ndarray, single_CxB: np.ndarray, margin: float, level: 
     is_each_missed = all(_low(single) > margin for single in singles)
 
     # Per prompt, because parts may offset each other in both directions.
-    change = _interval(np.abs(together_B), level)
-    least_change = min(_low(_interval(np.abs(loss_B), level)) for loss_B in single_CxB)
-    if least_change > margin and _high(change) < NEGLIGIBLE * least_change:
+    change_B, single_change_CxB = np.abs(together_B), np.abs(single_CxB)
+    least_change = float(single_change_CxB.mean(1).min())
+    is_offset = least_change > margin and change_B.mean() < NEGLIGIBLE * least_change
+    if is_offset and all(_low(_interval(x_B - change_B, level)) > 0 for x_B in single_change_CxB):
         return OFFSET
+    if _is_on_different_prompts(together_B, single_CxB, margin):
+        return DIFFERENT
     if is_missed and _low(surplus) > margin and together.mean > largest + margin:
         return REPLACE
     if not is_each_missed:
         return ""
     if _high(surplus) < -margin and together.mean > largest - margin:
         return ONE_THING
-    if abs(surplus.mean) + surplus.half_width < margin:
-        n_needed_B = (np.abs(single_CxB) > margin).sum(0)
-        return DIFFERENT if (n_needed_B > 1).mean() < FEW else ADD_UP
-    return ""
+    return ADD_UP if abs(surplus.mean) + surplus.half_width < margin else ""
+
+
+def _is_on_different_prompts(together_B: np.ndarray, single_CxB: np.ndarray, margin: float) -> bool:
+    """Whether each part is needed on some prompts, on which no other part is."""
+    is_needed_CxB = _is_needed(single_CxB, margin)
+    is_sum_B = np.abs(together_B - single_CxB.sum(0)) < 2 * margin
+    return bool(
+        (is_needed_CxB.sum(1) >= LEAST_PROMPTS).all()
+        and (is_needed_CxB.sum(0) > 1).mean() < FEW
+        and is_sum_B.mean() > 1 - FEW
+    )
+
+
+def _is_needed(single_CxB: np.ndarray, margin: float) -> np.ndarray:
+    """Whether each part is needed on each prompt: a fair share of what it does anywhere."""
+    most_Cx1 = np.quantile(single_CxB, 0.95, axis=1, keepdims=True)
+    return single_CxB > np.maximum(margin, FAIR_SHARE * most_Cx1)
 
 
 def _in_all_views(groups: Sequence[tuple[str, ...]], measured: Callable) -> list[Group]:

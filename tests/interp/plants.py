@@ -1,8 +1,12 @@
 """The rules of the test on plants: which networks are drawn, and which sentences are true of them.
 
-They were fixed before any of the plants was examined. A plant is a network of `known.random` in
-which one thing is planted, with idle heads beside it. The first ten seeds from `FIRST_SEED` on that
-give a plant of a kind count, whatever they give.
+They were fixed before any of the plants was examined. Plants from seed 7000 on were seen first: all
+thirty that add up, are redundant or have a backup had their sentence, three of ten that offset each
+other and none of ten that work on different prompts. The rules of the last two were mended once,
+and the plants here, from seed 8000 on, were drawn afterwards.
+
+A plant is a network of `known.random` in which one thing is planted, with idle heads beside it. The
+first ten seeds from `FIRST_SEED` on that give a plant of a kind count, whatever they give.
 
 What a sentence says is compared with the program, not with the network: with the roles of the
 parts, and with the equations of the program, on prompts that the sentence was not made of.
@@ -18,7 +22,7 @@ from jaxformer.interp.known import equations
 from jaxformer.interp.known.program import Backup, Cancelling, Choose, Copies, Shares
 from jaxformer.interp.mechanisms import ADD_UP, DIFFERENT, OFFSET, ONE_THING, REPLACE
 
-FIRST_SEED, PLANTS = 7000, 10
+FIRST_SEED, PLANTS = 8000, 10
 SIZES = {"heads": 4, "layers": 3, "idle": 2}
 PAIRS, FRESH_PAIRS = 48, 200
 MARGIN = 0.05  # of the score: smaller losses are none
