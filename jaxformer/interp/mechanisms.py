@@ -196,7 +196,7 @@ def numbers_of(
         margin: the loss that counts as none.
         level: of the intervals.
     """
-    matters_CxB = _is_needed(single_CxB, margin)
+    matters_CxB = _matters(single_CxB, margin)
     on_them = [
         float(loss_B[is_in_B].mean()) if is_in_B.any() else 0.0
         for loss_B, is_in_B in zip(single_CxB, matters_CxB, strict=True)
@@ -242,19 +242,27 @@ def _kind(together_B: np.ndarray, single_CxB: np.ndarray, margin: float, level: 
 
 def _is_on_different_prompts(together_B: np.ndarray, single_CxB: np.ndarray, margin: float) -> bool:
     """Whether each part is needed on some prompts, on which no other part is."""
-    is_needed_CxB = _is_needed(single_CxB, margin)
+    matters_CxB = _matters(single_CxB, margin)
     is_sum_B = np.abs(together_B - single_CxB.sum(0)) < 2 * margin
     return bool(
-        (is_needed_CxB.sum(1) >= LEAST_PROMPTS).all()
-        and (is_needed_CxB.sum(0) > 1).mean() < FEW
+        (matters_CxB.sum(1) >= LEAST_PROMPTS).all()
+        and (matters_CxB.sum(0) > 1).mean() < FEW
         and is_sum_B.mean() > 1 - FEW
+        and all(
+            loss_B[matters_B].mean() > margin
+            for loss_B, matters_B in zip(single_CxB, matters_CxB, strict=True)
+        )
     )
 
 
-def _is_needed(single_CxB: np.ndarray, margin: float) -> np.ndarray:
-    """Whether each part is needed on each prompt: a fair share of what it does anywhere."""
-    most_Cx1 = np.quantile(single_CxB, 0.95, axis=1, keepdims=True)
-    return single_CxB > np.maximum(margin, FAIR_SHARE * most_Cx1)
+def _matters(single_CxB: np.ndarray, margin: float) -> np.ndarray:
+    """Whether each part matters on each prompt: a fair share of what it does anywhere.
+
+    A part that hurts an answer matters for it as well.
+    """
+    change_CxB = np.abs(single_CxB)
+    most_Cx1 = np.quantile(change_CxB, 0.95, axis=1, keepdims=True)
+    return change_CxB > np.maximum(margin, FAIR_SHARE * most_Cx1)
 
 
 def _in_all_views(groups: Sequence[tuple[str, ...]], measured: Callable) -> list[Group]:
@@ -266,13 +274,13 @@ def _in_all_views(groups: Sequence[tuple[str, ...]], measured: Callable) -> list
     found = []
     for i, parts in enumerate(groups):
         of_group = {key: numbers[key][i] for key in views}
-        kind = _agreed({key: x.kind for key, x in of_group.items()})
+        kind = agreed_kind({key: x.kind for key, x in of_group.items()})
         main = _main(parts, of_group) if kind == REPLACE else ""
         found.append(Group(tuple(parts), of_group, kind, main))
     return found
 
 
-def _agreed(kinds: Mapping[tuple[str, str], str]) -> str:
+def agreed_kind(kinds: Mapping[tuple[str, str], str]) -> str:
     """The kind that holds by mean and by one other ablation, in the scores that it is about."""
     for kind in (*OF_BOTH_SCORES, *OF_LOGITS):
         scores = SCORES if kind in OF_BOTH_SCORES else (LOGITS,)

@@ -2,8 +2,10 @@
 
 They were fixed before any of the plants was examined. Plants from seed 7000 on were seen first: all
 thirty that add up, are redundant or have a backup had their sentence, three of ten that offset each
-other and none of ten that work on different prompts. The rules of the last two were mended once,
-and the plants here, from seed 8000 on, were drawn afterwards.
+other and none of ten that work on different prompts. The rules of the last two were mended. Of the
+plants from seed 8000 on all had their sentence but for three that offset each other, and five
+sentences, "work on different prompts" of such parts, were false: that rule was mended again. The
+plants here, from seed 9000 on, were drawn after that.
 
 A plant is a network of `known.random` in which one thing is planted, with idle heads beside it. The
 first ten seeds from `FIRST_SEED` on that give a plant of a kind count, whatever they give.
@@ -22,7 +24,7 @@ from jaxformer.interp.known import equations
 from jaxformer.interp.known.program import Backup, Cancelling, Choose, Copies, Shares
 from jaxformer.interp.mechanisms import ADD_UP, DIFFERENT, OFFSET, ONE_THING, REPLACE
 
-FIRST_SEED, PLANTS = 8000, 10
+FIRST_SEED, PLANTS = 9000, 10
 SIZES = {"heads": 4, "layers": 3, "idle": 2}
 PAIRS, FRESH_PAIRS = 48, 200
 MARGIN = 0.05  # of the score: smaller losses are none
