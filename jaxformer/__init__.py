@@ -13,7 +13,8 @@
     jaxformer.generate(model, params, tokens, new=40)             continue prompts
     jaxformer.known.compile(program)                              a network whose circuit is known
     jaxformer.adapters.merge(params)                              write adapters into their kernels
-    jaxformer.nulls.redraw(params, pattern, key)   a network that cannot know the answer
+    jaxformer.nulls.redraw(params, pattern, key)      a network that cannot know the answer
+    jaxformer.probe(run, "block_1/states", labels)    what can be read, beside such networks
 
 The package's modules are imported on first use, so that `import jaxformer` is quick.
 """
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from jaxformer.studies.anatomy.examination import examine
     from jaxformer.studies.compare import compare
     from jaxformer.studies.litmus.train import litmus
+    from jaxformer.studies.probing import probe
     from jaxformer.training.run_view import Run
     from theory import advise as advise
 
@@ -80,6 +82,7 @@ __all__ = [
     "open",
     "plan",
     "plots",
+    "probe",
     "surgery",
     "tasks",
     "text",
@@ -112,6 +115,7 @@ _PLACES = {
     "open": "jaxformer.loading:open_run",
     "plan": "jaxformer.api:plan",
     "plots": "jaxformer.interp.plots",
+    "probe": "jaxformer.studies.probing:probe",
     "surgery": "jaxformer.surgery",
     "tasks": "jaxformer.tasks",
     "text": "jaxformer.models.texts:text",

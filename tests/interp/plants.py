@@ -5,7 +5,8 @@ thirty that add up, are redundant or have a backup had their sentence, three of 
 other and none of ten that work on different prompts. The rules of the last two were mended. Of the
 plants from seed 8000 on all had their sentence but for three that offset each other, and five
 sentences, "work on different prompts" of such parts, were false: that rule was mended again. The
-plants here, from seed 9000 on, were drawn after that.
+plants here, from seed 9000 on, were drawn after that: 49 of 50 had their sentence, and none of the
+77 that were said is false.
 
 A plant is a network of `known.random` in which one thing is planted, with idle heads beside it. The
 first ten seeds from `FIRST_SEED` on that give a plant of a kind count, whatever they give.

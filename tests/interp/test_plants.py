@@ -9,7 +9,7 @@ from jaxformer.interp import mechanisms
 from jaxformer.studies.anatomy.pairs import pairs_of_answers
 from tests.interp import plants
 
-AT_LEAST = {"additive": 8, "redundant": 8, "backup": 8, "cancelling": 5, "conditional": 8}
+AT_LEAST = {"additive": 8, "redundant": 8, "backup": 8, "cancelling": 8, "conditional": 8}
 
 
 @functools.cache

@@ -157,7 +157,7 @@ def _strongest_wrong(measured: Measured) -> jax.Array:
     states_BxKxN = take_positions(measured.clean.states[-1], position_BxK)
     last_block = measured.blocks.of_block(measured.n_blocks - 1)
     logits_BxKxV = read(*last_block, states_BxKxN)
-    is_right_BxKxV = jnp.arange(logits_BxKxV.shape[-1]) == target_BxK[..., None]
+    is_right_BxKxV = jax.nn.one_hot(target_BxK, logits_BxKxV.shape[-1], dtype=bool)
     return jnp.where(is_right_BxKxV, -jnp.inf, logits_BxKxV).argmax(-1)
 
 
