@@ -13,6 +13,8 @@
     jaxformer.generate(model, params, tokens, new=40)             continue prompts
     jaxformer.known.compile(program)                              a network whose circuit is known
     jaxformer.adapters.merge(params)                              write adapters into their kernels
+    jaxformer.nulls.redraw(params, pattern, key)      a network that cannot know the answer
+    jaxformer.probe(run, "block_1/states", labels)    what can be read, beside such networks
 
 The package's modules are imported on first use, so that `import jaxformer` is quick.
 """
@@ -51,10 +53,12 @@ if TYPE_CHECKING:
     from jaxformer.loading import open_run as open
     from jaxformer.models.texts import text
     from jaxformer.models.wrap import wrap
+    from jaxformer.studies import nulls
     from jaxformer.studies.anatomy.api import anatomy
     from jaxformer.studies.anatomy.examination import examine
     from jaxformer.studies.compare import compare
     from jaxformer.studies.litmus.train import litmus
+    from jaxformer.studies.probing import probe
     from jaxformer.training.run_view import Run
     from theory import advise as advise
 
@@ -74,9 +78,11 @@ __all__ = [
     "litmus",
     "load",
     "models",
+    "nulls",
     "open",
     "plan",
     "plots",
+    "probe",
     "surgery",
     "tasks",
     "text",
@@ -105,9 +111,11 @@ _PLACES = {
     "litmus": "jaxformer.studies.litmus.train:litmus",
     "load": "jaxformer.loading:load",
     "models": "jaxformer.models",
+    "nulls": "jaxformer.studies.nulls",
     "open": "jaxformer.loading:open_run",
     "plan": "jaxformer.api:plan",
     "plots": "jaxformer.interp.plots",
+    "probe": "jaxformer.studies.probing:probe",
     "surgery": "jaxformer.surgery",
     "tasks": "jaxformer.tasks",
     "text": "jaxformer.models.texts:text",

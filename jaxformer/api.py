@@ -109,7 +109,8 @@ def train(
         "standard", "frozen_qk", "frozen_mlp", "mixit", "random", "random_mixit". A rule without
         effect and a misspelt alternative such as `qury` in ".*/(qury|key)/.*" are errors. Default:
         everything is trained.
-      steps: training steps; no default.
+      steps: training steps; no default. With 0, or with rules that freeze everything, the run is a
+        null model of the others: the network at its initial values, with scores and parameters.
       params: the parameters at step 0, such as those of `jaxformer.load`, for all seeds. Default:
         they are drawn for each seed.
       from_scratch: draw new parameters for a model of `jaxformer.load`. Default False.
@@ -329,6 +330,8 @@ def _prepare(
         data = source or make_source(task, data, batch_size)
 
     def transformation(rules: Partition) -> optax.GradientTransformation:
+        if not rules.trained_labels:  # the null model: everything keeps its random values
+            return optax.identity()
         factor = optim.schedule(optim_settings.schedule, steps, optim_settings.warmup)
         return optim.optimizer(rules, optimizers, optim_settings.clip, factor)
 

@@ -105,7 +105,7 @@ class TrainSettings:
         check_choice("mode of members", self.members, MEMBER_MODES)
         check_range(setting("train.target"), self.target, 0)
         check_range(setting("train.batch_size"), self.batch_size, 1, MAX_BATCH_SIZE)
-        minima = dict(steps=1, log_every=1, eval_every=0, patience=0, loss_chunk=0, accumulate=1)
+        minima = dict(steps=0, log_every=1, eval_every=0, patience=0, loss_chunk=0, accumulate=1)
         for name, minimum in minima.items():
             check_range(setting(f"train.{name}"), getattr(self, name), minimum, MAX_STEPS)
         _check_whole("train", self, ("batch_size", *minima))

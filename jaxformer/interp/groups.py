@@ -13,6 +13,7 @@ A `removal.Removal` does the same with less work, and for more models. All inter
 prompts of one network.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -26,8 +27,10 @@ from jaxformer.stats.differences import LEVEL, mean_and_sem, quantile
 
 # Of what all parts together are worth: a smaller effect does not count as a loss.
 MARGIN = 0.05
+ROUNDING = 1e-5  # of a mean: smaller errors are those of the arithmetic
 BUDGET = 500  # runs of the network for one group
 ALL_HEADS, ALL_MLPS = "the heads of all blocks", "all MLPs"
+HOW_REMOVED = {"resample": "resampled", "mean": "replaced by their means", "zero": "set to zero"}
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -52,7 +55,8 @@ class Interval(NamedTuple):
     half_width: float
 
     def __str__(self) -> str:
-        return with_error(self.mean, self.half_width if self.half_width > 0 else None)
+        is_rounding = self.half_width <= ROUNDING * abs(self.mean)
+        return with_error(self.mean, None if is_rounding else self.half_width)
 
 
 class Joint(NamedTuple):
@@ -90,6 +94,8 @@ class Spare(NamedTuple):
         is_each_needed: whether the score falls without any single one of them.
         together: what the score loses without all of them.
         ablation: how parts were removed.
+        needed: the smallest sets of which one part is needed, if all choices are decided.
+        is_which_known: whether they are.
     """
 
     name: str
@@ -99,18 +105,29 @@ class Spare(NamedTuple):
     is_each_needed: bool
     together: Interval
     ablation: str
+    needed: tuple[tuple[str, ...], ...] = ()
+    is_which_known: bool = False
+
+    @property
+    def not_needed(self) -> tuple[str, ...]:
+        """The parts that can go whatever else goes, if all choices are decided."""
+        if not self.is_which_known:
+            return ()
+        return tuple(part for part in self.parts if not any(part in s for s in self.needed))
 
     @property
     def sentence(self) -> str:
         """The finding in words, "" if undecided."""
+        if self.is_which_known and self.needed and not self._is_symmetric:
+            return self._which_sentence
         if self.spare is None:
             return ""
         name, n_parts = self.name, len(self.parts)
-        how = {"resample": "resampled", "mean": "replaced by their means", "zero": "set to zero"}
         everything = "both" if n_parts == 2 else f"all {_number(n_parts)}"
         if self.spare == n_parts:
             return f"{everything.capitalize()} of {name} can go together."
-        lost = f"without {everything} ({how[self.ablation]}) the score falls by {self.together}"
+        how = HOW_REMOVED[self.ablation]
+        lost = f"without {everything} ({how}) the score falls by {self.together}"
         which = "Any" if self.is_exact else "The least missed"
         if self.spare == 0:
             word = "Each" if self.is_each_needed else "At least one"
@@ -123,6 +140,55 @@ class Spare(NamedTuple):
         if not self.is_exact:
             no_more = f"and a greedy search found no {_number(self.spare + 1)} that can"
         return f"{which} {number} of {name} can go, {no_more}; {lost}."
+
+    @property
+    def _is_symmetric(self) -> bool:
+        """Whether it is all the same which parts go, so that their number says everything."""
+        size = len(self.needed[0])
+        return len(self.needed) == math.comb(len(self.parts), size)
+
+    @property
+    def _which_sentence(self) -> str:
+        """Which parts are needed, and of which sets one part is."""
+        clauses = []
+        if self.not_needed:
+            verb = "is" if len(self.not_needed) == 1 else "are"
+            clauses.append(f"{_named(self.not_needed)} {verb} not needed")
+        alone = tuple(parts[0] for parts in self.needed if len(parts) == 1)
+        if alone:
+            clauses.append(f"{_named(alone)} {'is' if len(alone) == 1 else 'are'} needed")
+        several = [parts for parts in self.needed if len(parts) > 1]
+        members = tuple(part for part in self.parts if any(part in s for s in several))
+        if several and len(several) == math.comb(len(members), len(several[0])):
+            # Any choice of so many of them is one too many.
+            n_needed = len(members) - len(several[0]) + 1
+            clauses.append(f"of {_named(members)} {_number(n_needed)} {_is(n_needed)} needed")
+        else:
+            clauses += [f"of {_named(parts)} one is needed" for parts in several]
+        how = HOW_REMOVED[self.ablation]
+        everything = "both" if len(self.parts) == 2 else f"all {_number(len(self.parts))}"
+        text = "; ".join(clauses)
+        return (
+            f"Of {self.name}, {text}; without {everything} ({how}) the score falls by "
+            f"{self.together}."
+        )
+
+
+def _is(n: int) -> str:
+    return "is" if n == 1 else "are"
+
+
+def _named(parts: Sequence[str]) -> str:
+    """Parts in a sentence: "heads 1 and 2", or addresses if they are not heads of one block."""
+    found = [re.fullmatch(r"(.*)/head_(\d+)", part) for part in parts]
+    names = [*parts]
+    start = ""
+    if all(found) and len({match[1] for match in found if match}) == 1:
+        names = [match[2] for match in found if match]
+        start = "head " if len(parts) == 1 else "heads "
+    if len(names) == 1:
+        return start + names[0]
+    return f"{start}{', '.join(names[:-1])} and {names[-1]}"
 
 
 def default_groups(network: Removes) -> dict[str, tuple[str, ...]]:
@@ -246,10 +312,46 @@ def spare(
         more = losses_CxB[can_go + 1]
         worst = max(_interval(loss_B, 1 - error_of_size / len(more)) for loss_B in more)
         is_decided = worst.mean - worst.half_width > border
+    needed = _smallest_needed(choices, losses_CxB, border, error_of_size) if is_exact else None
+    if needed and not together.mean - together.half_width > border:
+        needed = None  # parts that offset each other: some are missed, but not all together
     return Spare(
-        *(name, parts, can_go if is_decided else None, is_exact, is_each_needed, together),
-        network.ablation,
+        name=name,
+        parts=parts,
+        spare=can_go if is_decided else None,
+        is_exact=is_exact,
+        is_each_needed=is_each_needed,
+        together=together,
+        ablation=network.ablation,
+        needed=tuple(needed or ()),
+        is_which_known=needed is not None,
     )
+
+
+def _smallest_needed(
+    choices: Mapping[int, Sequence[tuple[str, ...]]],
+    losses_CxB: Mapping[int, Sequence[np.ndarray]],
+    border: float,
+    error_of_size: float,
+) -> list[tuple[str, ...]] | None:
+    """The smallest choices that cannot go, or None if an interval does not decide about one.
+
+    Whatever contains such a choice is not asked for.
+    """
+    needed: list[tuple[str, ...]] = []
+    for size, of_size in choices.items():
+        for choice, loss_B in zip(of_size, losses_CxB[size], strict=True):
+            if any(set(smaller) < set(choice) for smaller in needed):
+                continue
+            loss = _interval(loss_B, 1 - error_of_size)
+            if loss.mean + loss.half_width < border:
+                continue
+            # Each choice that is said to be needed has its share of the error.
+            loss = _interval(loss_B, 1 - error_of_size / len(of_size))
+            if loss.mean - loss.half_width <= border:
+                return None
+            needed.append(choice)
+    return needed
 
 
 def _number(n: int) -> str:

@@ -187,7 +187,7 @@ def settings_of(
     """
     check_type("steps", steps, int)
     fields_of = _split_settings(given)
-    optim_defaults: dict[str, Any] = {"warmup": min(50, steps // 4)}
+    optim_defaults: dict[str, Any] = {"warmup": max(min(50, steps // 4), 0)}
     if has_rates:
         optim_defaults = {"schedule": "constant", "warmup": 0, "clip": 0.0}
     train_fields: dict[str, Any] = {"eval_every": max(steps // 10, 1)} | fields_of[TrainSettings]

@@ -85,6 +85,8 @@ def trained_share(phases: Sequence[Phase], steps: int) -> float:
     for end, setup in phases:
         counts = setup.counts()
         trained = 1 - counts.get(FROZEN, 0) / sum(counts.values())
+        if not steps:  # an untrained network has the share of its first phase
+            return trained
         share += trained * max(min(end, steps) - begin, 0) / steps
         begin = end
     return share

@@ -135,6 +135,8 @@ def train_phases(
             callback.on_start(session)
             if callback.at_start and not int(state.step):
                 callback.on_step(state, 0)
+        if not settings.steps and saved is None:  # no step of an untrained network saves it
+            session.save(state, 0)
         for phase in phases:
             if session.is_finished(int(state.step)) or int(state.step) >= phase.end:
                 continue

@@ -94,7 +94,8 @@ class Session(Callback):
         callbacks.append(self.speed)
         if settings.eval_every:
             callbacks.append(Every(settings.eval_every, self.validate))
-        callbacks.append(Every(math.ceil(settings.steps / CHECKPOINTS), self.save))
+        interval = max(math.ceil(settings.steps / CHECKPOINTS), 1)
+        callbacks.append(Every(interval, self.save))
         return [*callbacks, self]
 
     def on_dispatch(self, dispatch: Dispatch) -> None:
@@ -291,7 +292,9 @@ class Session(Callback):
             self._member_entry(i, state) | {"chosen": chosen[i], "metrics": metrics[i]}
             for i in range(len(metrics))
         ]
-        lines = alarms(members, baselines)
+        # An alarm advises to train in another way, which is no advice for an untrained network.
+        is_trained = bool(int(state.step)) and share > 0
+        lines = alarms(members, baselines) if is_trained else []
         print(*lines, sep="\n", end="\n" if lines else "", flush=True)
         return result_of(
             self.workdir,

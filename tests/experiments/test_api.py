@@ -209,7 +209,7 @@ def test_wrong_arguments_are_one_line_errors():
                 dict(evaluate_every=3),
                 "train has no argument 'evaluate_every'. Did you mean 'eval_every'",
             ),
-            (dict(steps=0), "^steps must be at least 1, got 0"),
+            (dict(steps=-1), "^steps must be at least 0, got -1"),
             (dict(steps=2.5), "^steps must be a whole number, got 2.5"),
             (dict(log_every=1.5), "^log_every must be a whole number, got 1.5"),
             (dict(batch_size="8"), "^batch_size must be a number, got '8'"),

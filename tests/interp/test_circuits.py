@@ -189,51 +189,30 @@ def test_attributions_that_miss_most_of_the_effect_are_a_warning():
         random_wiring("decoder", "zero").attribute(5)
 
 
-def test_faithfulness_goes_from_zero_to_one_with_the_areas_of_mib():
+def test_faithfulness_goes_from_zero_to_one_with_the_area_under_it():
     wiring = wiring_of("induction")
-    effects = wiring.patch()
-    curve = circuits.curve(wiring, effects, sizes=[2, 5, 55])
+    curve = circuits.curve(wiring, wiring.patch(), sizes=[2, 5, 55], nulls=0)
     assert [point.size for point in curve.points] == [0, 2, 5, 55, 110]
     values = [point.faithfulness for point in curve.points]
-    assert values[0] == 0 and values[2] == values[3] == values[4] == 1
+    assert values[0] == 0 and values[2:] == pytest.approx([1, 1, 1])
     # By hand: two trapezoids up to the whole circuit, then a rectangle of height 1.
     n, f = wiring.n_edges, values[1]
     expected = (2 * f / 2 + 3 * (1 + f) / 2 + (n - 5)) / n
-    assert curve.cpr == pytest.approx(expected) and curve.cmd == pytest.approx(1 - expected)
-    assert f"CPR {curve.cpr:.3f}" in str(curve)
-
-
-def test_a_curve_over_one_prompt_shows_no_interval():
-    points = (circuits.Point(0, 0.0, 0.0, np.nan), circuits.Point(2, 1.0, 1.0, np.nan))
-    assert str(circuits.Curve(points, False)).splitlines()[2] == "     2  100.00%  1.000"
-
-
-def test_the_interval_of_faithfulness_covers_the_truth_as_often_as_it_says():
-    # m(C) = .6 m(N) on average over prompts that differ, with noise of its own.
-    random = np.random.default_rng(0)
-
-    class Prompts:
-        nothing_B = np.zeros(12)
-
-    def covers():
-        Prompts.whole_B = random.gamma(4, size=12)
-        score_B = 0.6 * Prompts.whole_B + 0.3 * random.normal(size=12)
-        value, half_width = circuits.faithfulness(Prompts, score_B)
-        return abs(value - 0.6) <= half_width
-
-    share = np.mean([covers() for _ in range(2000)])
-    assert 0.92 < share < 0.975
+    assert curve.area.value == pytest.approx(expected)
+    assert curve.distance.value == pytest.approx(1 - expected)
+    assert "area under the curve 0.9" in str(curve) and "CPR" not in str(curve)
 
 
 def test_a_circuit_is_written_as_json_csv_and_picture(tmp_path):
     wiring = wiring_of("induction")
     (circuit,) = known.network("induction").circuits["resample"]
     effects = wiring.patch()
-    curve = circuits.curve(wiring, effects, sizes=[5])
+    curve = circuits.curve(wiring, effects, sizes=[5], nulls=0)
     circuits.to_json(tmp_path / "c.json", wiring, circuit, effects, curve)
     stored = json.loads((tmp_path / "c.json").read_text())
     assert {(row["source"], row["reader"]) for row in stored["circuit"]} == circuit
-    assert stored["cpr"] == curve.cpr and stored["curve"][1]["size"] == 5
+    assert stored["area"]["value"] == curve.area.value and stored["curve"][1]["size"] == 5
+    assert stored["total"]["network"]["mean"] == pytest.approx(8, abs=0.1)
     assert all(row["score"] > row["half_width"] >= 0 for row in stored["circuit"])
     circuits.to_csv(tmp_path / "c.csv", wiring, effects)
     lines = (tmp_path / "c.csv").read_text().splitlines()

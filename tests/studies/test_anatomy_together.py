@@ -10,7 +10,7 @@ import pytest
 import jaxformer
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
-from jaxformer.interp import groups, known
+from jaxformer.interp import circuits, groups, known, mechanisms
 from jaxformer.interp.components import Measured
 from jaxformer.interp.removal import Removal
 from jaxformer.models.decoder import decoder
@@ -36,10 +36,13 @@ def twins():
 
 def test_heads_that_replace_each_other_are_said_to_do_so(twins):
     spare, pair_text = twins.group_sentences
-    assert spare.startswith("Any one of the heads of block 0 can go, but no more; without all four")
+    assert spare == (
+        "Of the heads of block 0, heads 1 and 2 are not needed; of heads 0 and 3 one is needed; "
+        "without all four (replaced by their means) the score falls by 4."
+    )
     assert pair_text == (
         "Head 0 of block 0 and head 3 of block 0 replace each other: without both the score falls "
-        "by 4, but only by 0 in sum without each alone."
+        "by 4, but not without one of them."
     )
     table = {(row["part"], row["method"]): row for row in twins.effect_table}
     pair = "head 0 of block 0 and head 3 of block 0"
@@ -52,68 +55,89 @@ def test_heads_that_replace_each_other_are_said_to_do_so(twins):
 def test_a_group_whose_loss_is_not_decided_may_still_go():
     parts = ("block_0/attn/head_0", "block_0/attn/head_1")
     spare = groups.Spare("the heads", parts, 2, True, False, groups.Interval(0.1, 0.2), "mean")
-    texts = together.sentences([], [spare], smallest=0.4, unit="", n_networks=3)
+    texts = together.sentences([], [spare], score=mechanisms.LOGITS, n_networks=3)
     assert texts == ["Both of the heads can go together, over 3 trained networks."]
 
 
-def test_a_block_is_named_by_its_parts():
-    effects = [
-        Effect("block 0", method, value, 0.1, 12, 0.0)
-        for method, value in ((together.TOGETHER, 3.0), (together.SURPLUS, 2.0))
-    ]
-    (text,) = together.sentences(effects, [], smallest=0.1, unit="nats")
-    assert text.startswith("The parts of block 0 replace each other: without all of them the score")
+def planted_group(kinds, together_value, singles, parts=("block_0/attn/head_1", "block_1/mlp")):
+    """A group whose views have these kinds, by (ablation, score), and the same numbers."""
+    together_B, single_CxB = np.full(12, together_value), np.tile(np.array(singles)[:, None], 12)
+    numbers = mechanisms.numbers_of(together_B, single_CxB, margin=0.4)
+    keys = [(ablation, score) for ablation in circuits.ABLATIONS for score in mechanisms.SCORES]
+    views = {key: numbers._replace(kind=kinds.get(key, "")) for key in keys}
+    return mechanisms.Group(
+        parts, views, mechanisms.agreed_kind({k: v.kind for k, v in views.items()})
+    )
+
+
+def everywhere(kind, *ablations, scores=mechanisms.SCORES):
+    return {(ablation, score): kind for ablation in ablations for score in scores}
 
 
 @pytest.mark.parametrize(
-    "together_value, surplus",
+    "kinds, said",
     [
-        (-1.0, 0.8),  # the score rises without them, alone and together
-        (-1.0, -0.8),
-        (0.3, -3.7),  # each alone is missed by 2, both by .3: they offset each other
+        (everywhere(mechanisms.REPLACE, "mean", "zero"), "replace each other: without both"),
+        (everywhere(mechanisms.REPLACE, "mean", "resample"), "replace each other: without both"),
+        (everywhere(mechanisms.REPLACE, "mean"), "; only mean ablation shows it"),
+        (everywhere(mechanisms.REPLACE, "zero", "resample"), None),
+        (
+            everywhere(mechanisms.REPLACE, "mean", "zero", scores=[mechanisms.LOG]),
+            "; the two scores disagree, since a log probability saturates",
+        ),
     ],
 )
-def test_parts_that_do_not_work_for_one_thing_are_not_said_to(together_value, surplus):
-    pair = "head 1 of block 0 and head 2 of block 0"
-    effects = [
-        Effect(pair, method, value, 0.05, 12, 0.0)
-        for method, value in ((together.TOGETHER, together_value), (together.SURPLUS, surplus))
-    ]
-    assert together.sentences(effects, [], smallest=0.1, unit="nats") == []
-
-
-def test_a_part_that_works_against_another_does_not_replace_it():
-    """Without the second the score rises, so the sum is small, but the first alone loses all."""
-    pair = "head 1 of block 0 and head 2 of block 0"
-    values = {(pair, together.TOGETHER): 1.9, (pair, together.SURPLUS): 1.4}
-    values |= {(f"block_0/attn/head_{h}", "mean ablation"): x for h, x in ((1, 2.0), (2, -1.5))}
-    effects = [Effect(*key, value, 0.05, 12, 0.0) for key, value in values.items()]
-    assert together.sentences(effects, [], smallest=0.1, unit="nats") == []
-    alone = [x for x in effects if x.method != "mean ablation"]  # of two that are not missed
-    assert len(together.sentences(alone, [], smallest=0.1, unit="nats")) == 1
+def test_a_mechanism_is_named_where_two_scores_and_two_ablations_agree(kinds, said):
+    group = planted_group(kinds, 8.0, (0.0, 0.0))
+    texts = together.sentences([group], [], score=mechanisms.LOG)
+    assert len(texts) == (said is not None)
+    for text in texts:
+        assert text.startswith("Head 1 of block 0 and the MLP of block 1") and said in text
+        assert ("replace" in text) == ("replace" in said)
 
 
 @pytest.mark.parametrize(
-    ("group", "members"),
+    "together_value, singles, kind",
     [
-        ("the heads of block 1", ("head_1", "head_2")),
-        ("block 1", ("head_1", "mlp")),
-        (groups.ALL_HEADS, ("head_1", "head_2")),
+        (8.0, (0.0, 0.0), mechanisms.REPLACE),
+        (8.0, (2.0, 2.0), mechanisms.REPLACE),
+        (8.0, (8.0, 8.0), mechanisms.ONE_THING),
+        (8.0, (5.0, 3.0), mechanisms.ADD_UP),
+        (0.1, (5.0, -5.0), mechanisms.OFFSET),
+        (0.1, (5.0, 5.0), mechanisms.OFFSET),
+        (8.0, (8.0, 0.0), ""),  # the second does nothing
+        (1.9, (2.0, -1.5), ""),  # the second works against the first
+        (-1.0, (-0.9, -0.9), ""),  # the score rises without them
+        (0.3, (0.1, 0.1), ""),  # less than counts
+        (4.0, (8.0, 8.0), ""),  # together less than alone, but not nothing
     ],
 )
-def test_a_part_that_works_against_its_group_does_not_replace_it(group, members):
-    """In a group of three the third does nothing; the first alone loses what all three do."""
-    values = {(group, together.TOGETHER): 1.9, (group, together.SURPLUS): 1.4}
-    addresses = ["block_1/mlp" if name == "mlp" else f"block_1/attn/{name}" for name in members]
-    values |= {(a, "mean ablation"): x for a, x in zip(addresses, (2.0, -1.5), strict=True)}
-    effects = [Effect(*key, value, 0.05, 12, 0.0) for key, value in values.items()]
-    assert together.sentences(effects, [], smallest=0.1, unit="nats") == []
-    elsewhere = [
-        dataclasses.replace(x, part=x.part.replace("block_1", "block_11")) for x in effects
-    ]
-    expected = [] if group == groups.ALL_HEADS else ["replace each other"]
-    texts = together.sentences(elsewhere, [], smallest=0.1, unit="nats")
-    assert len(texts) == len(expected) and all(map(str.__contains__, texts, expected))
+def test_the_kind_of_a_group_follows_from_its_numbers(together_value, singles, kind):
+    noise = np.random.default_rng(0).normal(size=12) * 0.05
+    single_CxB = np.array(singles)[:, None] + noise
+    found = mechanisms.numbers_of(together_value + noise, single_CxB, margin=0.4)
+    assert found.kind == kind
+
+
+def test_parts_that_work_on_different_prompts_are_told_from_parts_that_add_up():
+    is_first_B = np.arange(60) < 6
+    single_CxB = 4.0 * np.array([is_first_B, ~is_first_B])
+    found = mechanisms.numbers_of(np.full(60, 4.0), single_CxB, margin=0.2)
+    assert found.kind == mechanisms.DIFFERENT
+    assert found.prompts == (6, 54) and found.on_them == pytest.approx((4, 4))
+    kinds = everywhere(mechanisms.DIFFERENT, "mean", "zero")
+    group = planted_group(kinds, 4.0, (1.0, 3.0))
+    group = dataclasses.replace(group, views=dict.fromkeys(group.views, found))
+    (text,) = together.sentences([group], [], score=mechanisms.LOGITS)
+    assert text == (
+        "Head 1 of block 0 and the MLP of block 1 work on different prompts: in logits, head 1 of "
+        "block 0 is worth 4 on 6 of 60 prompts and the MLP of block 1 is worth 4 on 54 of 60 "
+        "prompts."
+    )
+
+
+def test_one_pair_of_prompts_decides_no_kind():
+    assert mechanisms.numbers_of(np.array([8.0]), np.zeros((2, 1)), margin=0.4).kind == ""
 
 
 def test_parts_in_series_are_said_to_do_one_thing():
@@ -278,7 +302,7 @@ def planted_inside(**methods):
         ),
         (
             {"mean_ablation": 0.5, "resampling": 0.5, "patching": 8.0},
-            "; patching +8.000 ± 0.010, probably because other parts can replace it.",
+            "; patching +8.000 ± 0.010.",
         ),
         (
             {"mean_ablation": 0.5, "zero_ablation": 4.0},
@@ -290,6 +314,19 @@ def test_methods_that_differ_in_size_are_named_with_the_likely_reason(methods, e
     inside = planted_inside(**methods)
     ((text, _),) = components.sentences(inside, components.decide(inside.effects))
     assert text.endswith(end)
+
+
+def test_a_part_that_replaces_another_is_named_beside_its_patch():
+    inside = planted_inside(mean_ablation=0.5, resampling=0.5, patching=8.0)
+    group = planted_group(
+        everywhere(mechanisms.REPLACE, "mean", "zero"),
+        8.0,
+        (0.0, 0.0),
+        ("block_0/attn", "block_1/mlp"),
+    )
+    inside = dataclasses.replace(inside, mechanisms=(group,))
+    ((text, _),) = components.sentences(inside, components.decide(inside.effects))
+    assert text.endswith("; patching +8.000 ± 0.010, because the MLP of block 1 can replace it.")
 
 
 def test_a_sentence_does_not_narrow_the_interval_that_was_measured():

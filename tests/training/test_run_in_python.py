@@ -34,7 +34,7 @@ def test_the_types_of_the_settings_are_those_of_their_fields():
     [
         ({"warmup": 50}, r"lower warmup or raise steps\.$"),
         ({"steps": "3"}, "^steps must be a whole number, got '3'"),
-        ({"steps": 0}, "^steps must be at least 1, got 0"),
+        ({"steps": -1}, "^steps must be at least 0, got -1"),
         ({"patience": 2, "eval_every": 0}, "^patience counts validations: it needs eval_every > 0"),
         ({"seeds": 0}, "^seeds must be at least 1, got 0"),
         ({"accumulate": 3}, "^batch_size = 8 is .* times accumulate = 3"),

@@ -3,7 +3,7 @@
     wiring = circuits.Wiring(model, params, clean, corrupted, answers)
     effects = wiring.patch()                     each edge alone, exactly; for small networks
     scores = wiring.attribute(steps=5)           each edge, by integrated gradients
-    print(circuits.curve(wiring, scores))        faithfulness over size, with CPR and CMD
+    print(circuits.curve(wiring, scores))        faithfulness over size, beside null networks
     found = circuits.find(wiring)                the smallest circuit that a search finds
     circuits.minimality(wiring, found.edges), circuits.completeness(wiring, found.edges)
     circuits.to_json(file, wiring, found.edges, scores), to_csv(file, wiring, scores)
@@ -18,6 +18,7 @@ Sources: Wang et al. 2211.00593, Conmy et al. 2304.14997, Hanna et al. 2403.1780
 the scores of all edges sum to the effect of all edges.
 """
 
+from jaxformer.interp.circuits.against_null import Total
 from jaxformer.interp.circuits.curve import Curve, Point, curve, faithfulness
 from jaxformer.interp.circuits.export import to_csv, to_json, to_svg
 from jaxformer.interp.circuits.graph import Edge, Graph, graph_of
@@ -31,6 +32,7 @@ __all__ = [
     "Found",
     "Graph",
     "Point",
+    "Total",
     "Wiring",
     "completeness",
     "curve",

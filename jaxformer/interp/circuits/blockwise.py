@@ -86,6 +86,9 @@ class Blockwise:
         zeros = jnp.zeros((len(embedded), len(graph.sources), *embedded.shape[1:]), embedded.dtype)
         self.start_BxSxTxN = zeros.at[:, 0].set(embedded - self.bases[0])
 
+    def with_setting(self, setting: Setting) -> "Blockwise":
+        return Blockwise(setting)
+
     def logits(self, masks_CxRxS: np.ndarray) -> jax.Array:
         repeats, n_prompts = len(masks_CxRxS), len(self.tokens_BxT)
         masks_BxRxS = masks_CxRxS.repeat(n_prompts, 0)

@@ -53,7 +53,14 @@ def to_json(
         "circuit": rows,
     }
     if curve is not None:
-        content |= {"curve": curve.points, "cpr": curve.cpr, "cmd": curve.cmd}
+        content |= {
+            "curve": curve.points,
+            "area": curve.area,
+            "distance": curve.distance,
+            "null_areas": curve.null_areas,
+            "total": curve.total,
+            "prompts": curve.prompts,
+        }
     write_json(Path(file), content)
     return content
 

@@ -1,5 +1,6 @@
 """A network and pairs of prompts, ready for the measurements of edges and circuits."""
 
+import copy
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -22,6 +23,7 @@ ABLATIONS = ("resample", "mean", "zero")
 MAX_CASES = 16  # circuits that run at once
 MAX_NUMBERS = 2**24  # of activations that run at once, as one address has them
 MAX_REST = 0.25  # of what all edges do, that attributions may miss without a warning
+EXACT_EDGES = 3000  # up to so many edges are patched one by one; more are attributed
 # Changes below this share of what the prompts decide are rounding errors.
 ROUNDING = 1e-5
 
@@ -72,27 +74,61 @@ class Wiring:
         check_tokens(model, corrupted)
         self.model, self.params, self.metric, self.ablation = model, params, metric, ablation
         self.answers = Answers(*(jnp.asarray(x) for x in answers))
-        self.tokens_BxT = jnp.asarray(clean)
+        self.tokens_BxT, self.corrupted_BxT = jnp.asarray(clean), jnp.asarray(corrupted)
         self.graph: Graph = graph_of(model, params, clean)
-        self.others = self._others(ablation, jnp.asarray(corrupted))
+        self.others = self._others()
         kind = blockwise.Blockwise if blockwise.is_additive(model) else running.Whole
         position_BxK = self.answers.position_BxK
         self.setting = running.Setting(
             model, params, self.graph, self.tokens_BxT, self.others, position_BxK
         )
         self.network: running.MaskedNetwork = kind(self.setting)
-        all_or_none_2xE = np.array([True, False])[:, None].repeat(self.n_edges, 1)
-        self._ends_2xBxKxV = jnp.concatenate([*self._logits(all_or_none_2xE)])
+        self._ends_2xBxKxV = self._ends()
         whole, nothing = self.whole_B, self.nothing_B
-        if not np.isfinite([whole, nothing]).all():
-            raise UserError(
-                "the score of some prompts is not finite: the network or the metric returns nan."
-            )
         if self.scale <= ROUNDING * max(np.abs(whole).max(), np.abs(nothing).max(), 1.0):
             raise UserError(
                 f"the score is {whole.mean():.4g} with all edges and without any: it is constant, "
                 "so no edge can matter. Give corrupted prompts that change the answer."
             )
+
+    def with_params(self, params: Mapping[str, Any]) -> "Wiring":
+        """The same prompts, answers and edges in a network with other parameters, such as a null.
+
+        Unlike a new wiring it may have a score that no edge changes.
+        """
+        other = copy.copy(self)
+        other.params = params
+        other.others = other._others()
+        other.setting = self.setting._replace(params=params, others=other.others)
+        other.network = self.network.with_setting(other.setting)
+        other._ends_2xBxKxV = other._ends()
+        return other
+
+    def of_prompts(self, numbers: Sequence[int] | np.ndarray) -> "Wiring":
+        """The same network on some of the prompts; means are still those over all of them."""
+        part, index = copy.copy(self), np.asarray(numbers)
+        part.tokens_BxT, part.corrupted_BxT = self.tokens_BxT[index], self.corrupted_BxT[index]
+        part.answers = Answers(*(x[index] for x in self.answers))
+        part.others = {address: x[index] for address, x in self.others.items()}
+        part.setting = self.setting._replace(
+            tokens_BxT=part.tokens_BxT,
+            others=part.others,
+            position_BxK=part.answers.position_BxK,
+        )
+        part.network = self.network.with_setting(part.setting)
+        part._ends_2xBxKxV = self._ends_2xBxKxV[:, index]
+        return part
+
+    def _ends(self) -> jax.Array:
+        """Returns the logits with all edges and without any, (2, B, K, V)."""
+        all_or_none_2xE = np.array([True, False])[:, None].repeat(self.n_edges, 1)
+        ends_2xBxKxV = jnp.concatenate([*self._logits(all_or_none_2xE)])
+        scores_2xB = self._metric(ends_2xBxKxV)
+        if not np.isfinite(scores_2xB).all():
+            raise UserError(
+                "the score of some prompts is not finite: the network or the metric returns nan."
+            )
+        return ends_2xBxKxV
 
     @property
     def edges(self) -> list[Edge]:
@@ -186,16 +222,24 @@ class Wiring:
             )
         return scores_ExB
 
+    def edge_scores(self) -> np.ndarray:
+        """Returns the default scores of all edges, (E, B): exact for up to some thousand edges.
+
+        Integrated gradients miss steps of the network, so they are the choice only where a run for
+        each edge costs too much.
+        """
+        return self.patch() if self.n_edges <= EXACT_EDGES else self.attribute()
+
     def _slope(self, logits_BxKxV: jax.Array) -> jax.Array:
         return scoring.slope(self.metric, logits_BxKxV, self.answers)
 
-    def _others(self, ablation: str, corrupted_BxT: jax.Array) -> running.Values:
+    def _others(self) -> running.Values:
         """Returns {address: what replaces the outputs of nodes}."""
         outputs = blockwise.outputs if blockwise.is_additive(self.model) else running.outputs
-        other = outputs(self.model, self.params, self.graph, corrupted_BxT)
-        if ablation == "resample":
+        other = outputs(self.model, self.params, self.graph, self.corrupted_BxT)
+        if self.ablation == "resample":
             return other
-        if ablation == "zero":
+        if self.ablation == "zero":
             return jax.tree.map(jnp.zeros_like, other)
         clean = outputs(self.model, self.params, self.graph, self.tokens_BxT)
 

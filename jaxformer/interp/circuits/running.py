@@ -12,6 +12,7 @@ Shape letters: see `jaxformer.interp`. R readers, S sources, C cases; a mask is 
 (R, S, 1) for all prompts.
 """
 
+import copy
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -57,6 +58,10 @@ class MaskedNetwork(Protocol):
         """d metric / d mask, (R, S, B), if all edges have the number `level`."""
         ...
 
+    def with_setting(self, setting: Setting) -> "MaskedNetwork":
+        """The same network with other parameters or prompts, by the same compiled programs."""
+        ...
+
 
 def outputs(model: Any, params: Any, graph: Graph, tokens_BxT: jax.Array) -> Values:
     """Returns {address: what the nodes write} on prompts."""
@@ -76,6 +81,11 @@ class Whole:
         self.arrays = (params, *arrays)
         self._logits = compiled(_logits, model, graph)
         self._logits_and_pull = compiled(_logits_and_pull, model, graph)
+
+    def with_setting(self, setting: Setting) -> "Whole":
+        other = copy.copy(self)
+        other.arrays = (setting.params, *setting[3:])
+        return other
 
     def logits(self, masks_CxRxS: np.ndarray) -> jax.Array:
         return self._logits(self.arrays, masks_CxRxS)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from jaxformer.core.text_format import with_error
+from jaxformer.interp.mechanisms import REPLACE
 from jaxformer.stats.differences import LEVEL
 from jaxformer.stats.multiplicity import benjamini_hochberg
 from jaxformer.studies.anatomy.effects import Effect
@@ -130,7 +131,8 @@ def _other_methods(
     """Names methods whose number differs much from that of mean ablation, with the likely reason.
 
     The part may do the same in both prompts of a pair, so that an exchange changes nothing; others
-    may replace it, so that only a patch shows it; or zero is far from all that the network knows.
+    may replace it, so that only a patch shows it, and then they are named; or zero is far from all
+    that the network knows.
     """
     if effect.method != "mean ablation":
         return ""
@@ -148,10 +150,21 @@ def _other_methods(
                 "both prompts of a pair"
             )
         if size + effect.half_width < FAR * (abs(patched.value) - patched.half_width):
-            return f"; {text(patched)}, probably because other parts can replace it"
+            others = [part_name(part) for part in _replacements(effect.part, inside)]
+            names = " and ".join(name[0].lower() + name[1:] for name in others)
+            because = f", because {names} can replace it" if others else ""
+            return f"; {text(patched)}{because}"
     if zeroed and abs(zeroed.value - effect.value) - zeroed.half_width > max(size, inside.smallest):
         return f"; {text(zeroed)}, because the network relies on its mean"
     return ""
+
+
+def _replacements(part: str, inside: Inside) -> list[str]:
+    """The parts that were found to replace a part (`jaxformer.interp.mechanisms`)."""
+    for group in inside.mechanisms:
+        if group.kind == REPLACE and part in group.parts:
+            return [other for other in group.parts if other != part]
+    return []
 
 
 def _size(value: float, effect: Effect) -> str:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from jaxformer.core.text_format import counted
+from jaxformer.interp import mechanisms
 from jaxformer.studies.anatomy import components, sentences, together
 from jaxformer.studies.anatomy.components import DecidedEffect
 from jaxformer.studies.anatomy.during import During
@@ -70,16 +71,14 @@ class Content:
 
     @cached_property
     def group_sentences(self) -> list[str]:
-        """Sentences about parts that replace each other or do one thing."""
+        """Sentences about which parts can go, and about what parts do together."""
         if self.inside is None:
             return []
-        decided = [row.effect for row in self.effects if row.is_decided]
-        unit = "nats" if "nats" in self.inside.unit else ""
+        score = mechanisms.LOG if "nats" in self.inside.unit else mechanisms.LOGITS
         return together.sentences(
-            decided,
+            self.inside.mechanisms,
             self.inside.spares,
-            smallest=self.inside.smallest,
-            unit=unit,
+            score=score,
             n_networks=self.inside.networks,
         )
 

@@ -32,6 +32,7 @@ from jaxformer.interp.answers import Answers
 from jaxformer.interp.blocks import count_blocks
 from jaxformer.interp.components import Measured
 from jaxformer.interp.groups import Spare
+from jaxformer.interp.mechanisms import Group
 from jaxformer.interp.removal import Removal
 from jaxformer.studies.anatomy import layer_facts, together
 from jaxformer.studies.anatomy.effects import Changes, Effect, effects_of, interval
@@ -72,6 +73,7 @@ class Inside:
         left_out: {method: why it is missing}.
         groups: the effects of removing several parts at once.
         spares: how many heads of a group can go at once.
+        mechanisms: what parts of the first network do together.
         smallest: the loss that counts as none: 5 % of what the network knows about its prompts.
         labels: {head: (what it attends to, such as "induction", and its share of the attention)}.
         writes: {head: ("copy" or "negative", the share of the tokens that it attends to)}.
@@ -91,6 +93,7 @@ class Inside:
     left_out: dict[str, str]
     groups: tuple[Effect, ...] = ()
     spares: tuple[Spare, ...] = ()
+    mechanisms: tuple[Group, ...] = ()
     smallest: float = 0.0
     networks: int = 1
     labels: Labels = dataclasses.field(default_factory=dict)
@@ -183,6 +186,7 @@ def measure(
         left_out=left_out,
         groups=tuple(groups),
         spares=tuple(spares),
+        mechanisms=in_groups[0].mechanisms if in_groups else (),
         smallest=in_groups[0].smallest if in_groups else 0.0,
         networks=1 + len(others),
         labels=head_labels(model, params, pairs.clean) if heads else {},

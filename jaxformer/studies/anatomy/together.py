@@ -1,33 +1,39 @@
-"""Parts together: effects of groups, and how many parts of a group can go at once.
+"""Parts together: effects of groups, what their parts do together, and which of them can go.
 
 Each of two heads that do the same thing can go. So a report of single parts calls both useless,
-although the network needs one of them. For every group the report has the loss without all its
-parts (mean ablation), and by how much it exceeds the sum of single losses:
-
-    above 0    redundancy: the parts replace each other
-    below 0    the parts do one thing, which is lost without any of them; a group that loses less
-               together than one of its parts offsets itself instead, and gets no sentence
+although the network needs one of them. For every group the table has the loss without all its
+parts (mean ablation), and by how much it exceeds the sum of single losses. These two numbers are no
+mechanism yet: `jaxformer.interp.mechanisms` names one where two scores and two ablations agree, and
+names it by the parts that matter.
 
 Groups are the heads of each block, each block, all heads, all MLPs, and pairs of parts.
 """
 
+import copy
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.core.text_format import with_error
-from jaxformer.interp import groups
+from jaxformer.interp import groups, mechanisms
+from jaxformer.interp.answers import Answers
+from jaxformer.interp.components import Measured
 from jaxformer.interp.groups import Interval, Spare
+from jaxformer.interp.mechanisms import MEAN, Group
+from jaxformer.interp.one_block import read
 from jaxformer.interp.removal import Removal
+from jaxformer.models.model import take_positions
 from jaxformer.stats.differences import LEVEL
 from jaxformer.studies.anatomy.effects import Changes, Effect, effects_of, interval
 
 TOGETHER, SURPLUS = "together", "together beyond the sum"
 MAX_PAIRS = 300  # with more, only pairs of the strongest parts
 MAX_PAIRED = 12  # so many parts
-MAX_SENTENCES = 3  # about groups, and as many about pairs
+MAX_SENTENCES = 3  # about which parts can go, and about each kind of mechanism
+MAX_UNCLEAR = 2  # about groups whose scores or ablations disagree
 MAX_SPARE, MAX_EXACT = 4, 8  # groups of which all choices are tried; their largest size
 
 
@@ -40,12 +46,14 @@ class Together:
         pairs: the changes of pairs, whose heads exist in this network only.
         spares: {group: how many of its parts can go}.
         smallest: the loss that counts as none: 5 % of what the network knows about its prompts.
+        mechanisms: what parts do together, in this network only.
     """
 
     groups: Changes
     pairs: Changes
     spares: dict[str, Spare]
     smallest: float
+    mechanisms: tuple[Group, ...] = ()
 
 
 def measure(removal: Removal, singles: Changes, first: Together | None) -> Together:
@@ -64,9 +72,19 @@ def measure(removal: Removal, singles: Changes, first: Together | None) -> Toget
     }
     changes = _changes(removal, groups_by_name, alone)
     pairs: Changes = {}
+    found: list[Group] = []
     if not first:
-        by_name = _pairs(removal.parts, _strength(singles), groups_by_name)
+        chosen = mechanisms.strongest_pairs(
+            removal.parts, _strength(singles), MAX_PAIRS, MAX_PAIRED
+        )
+        by_name = {pair_name(pair): pair for pair in chosen if pair not in groups_by_name.values()}
         pairs = _changes(removal, by_name, alone)
+        found = mechanisms.find(
+            views_of(removal.measured),
+            removal.parts,
+            chosen,
+            primary=primary_score(removal.measured),
+        )
     smallest = groups.smallest_loss(removal)
     candidates = {
         name: parts
@@ -85,7 +103,7 @@ def measure(removal: Removal, singles: Changes, first: Together | None) -> Toget
     spares = {
         name: groups.spare(removal, candidates[name], name=name, level=level) for name in names
     }
-    return Together(changes, pairs, spares, smallest)
+    return Together(changes, pairs, spares, smallest, tuple(found))
 
 
 def combined(networks: Sequence[Together], tolerance: float) -> tuple[list[Effect], list[Spare]]:
@@ -108,44 +126,76 @@ def combined(networks: Sequence[Together], tolerance: float) -> tuple[list[Effec
     return effects, spares
 
 
+def views_of(measured: Measured) -> mechanisms.View:
+    """A network by the ablation that removes its parts and by the score that it gets.
+
+    Where the prompts have no wrong answer, the logit difference is that to the wrong token with the
+    highest logit in the clean prompt.
+    """
+
+    @functools.cache
+    def answers_of(score: str) -> Answers:
+        answers = measured.answers
+        if score == mechanisms.LOG:
+            return answers._replace(against_BxK=-jnp.ones_like(answers.against_BxK))
+        if bool((answers.against_BxK >= 0).all()):
+            return answers
+        return answers._replace(against_BxK=_strongest_wrong(measured))
+
+    @functools.cache
+    def view(ablation: str, score: str) -> Removal:
+        scored = copy.copy(measured)
+        scored.answers = answers_of(score)
+        return Removal(scored, ablation)
+
+    return view
+
+
+def _strongest_wrong(measured: Measured) -> jax.Array:
+    """The token other than the right one with the highest logit at each scored position, (B, K)."""
+    position_BxK, target_BxK, *_ = measured.answers
+    states_BxKxN = take_positions(measured.clean.states[-1], position_BxK)
+    last_block = measured.blocks.of_block(measured.n_blocks - 1)
+    logits_BxKxV = read(*last_block, states_BxKxN)
+    is_right_BxKxV = jax.nn.one_hot(target_BxK, logits_BxKxV.shape[-1], dtype=bool)
+    return jnp.where(is_right_BxKxV, -jnp.inf, logits_BxKxV).argmax(-1)
+
+
+def primary_score(measured: Measured) -> str:
+    """The score of the report: the log probability where prompts have no wrong answer."""
+    has_wrong = bool((measured.answers.against_BxK >= 0).all())
+    return mechanisms.LOGITS if has_wrong else mechanisms.LOG
+
+
 def sentences(
-    effects: Sequence[Effect],
+    groups_found: Sequence[Group],
     spares: Sequence[Spare],
     *,
-    smallest: float,
-    unit: str,
+    score: str,
     n_networks: int = 1,
 ) -> list[str]:
-    """Sentences about groups, then about pairs, the largest numbers first.
+    """Sentences about which parts can go, then about what parts do together.
 
     Args:
-        effects: the decided effects, of groups and of single parts.
+        groups_found: the groups of `mechanisms.find`, of the first network.
         spares: how many parts of a group can go.
-        smallest: the loss that counts as none.
-        unit: "nats", or "" for differences of logits.
+        score: the score of the report, "log probability" or "logit difference".
         n_networks: the trainings of the network over which `spares` were combined.
     """
-    together = {effect.part: effect for effect in effects if effect.method == TOGETHER}
-    alone = {part_phrase(e.part): e.value for e in effects if e.method == "mean ablation"}
-    stated = _worth_saying(spares)
-    texts = [_in_each(spare.sentence, n_networks) for spare in stated]
-    said = {spare.name for spare in stated}  # more exactly than a sum can
-    found: dict[bool, list[str]] = {False: [], True: []}
-    by_size = sorted(effects, key=lambda effect: -abs(effect.value))
-    # All heads are the last resort: smaller groups say which of them it is.
-    for effect in sorted(by_size, key=lambda effect: effect.part == groups.ALL_HEADS):
-        group = effect.part
-        if effect.method != SURPLUS or group in said or f"the heads of {group}" in said:
-            continue
-        if group == groups.ALL_HEADS and (texts or found[True]):
-            continue
-        whole = together.get(group)
-        if whole is None or whole.value <= 0 or _explains(effect, whole, alone, smallest):
-            continue  # neither do they replace each other, nor do they work for one thing
-        if all(_is_beyond(x, smallest) for x in (effect, whole)):
-            said.add(group)
-            found[" and " in group].append(_sentence(effect, whole, unit))
-    return [*texts, *found[False]][:MAX_SENTENCES] + found[True][:MAX_SENTENCES]
+    texts = [_in_each(spare.sentence, n_networks) for spare in _worth_saying(spares)]
+    texts = texts[:MAX_SENTENCES]
+    for kind in (mechanisms.REPLACE, mechanisms.OFFSET, mechanisms.DIFFERENT, mechanisms.ONE_THING):
+        texts += _largest_of_kind(groups_found, kind, score)
+    texts += _largest_of_kind(groups_found, mechanisms.ADD_UP, score)
+    unclear = [group for group in groups_found if group.disagreement]
+    unclear.sort(key=lambda group: -abs(group.views[MEAN, score].together.mean))
+    return [*texts, *(_numbers_alone(group) for group in unclear[:MAX_UNCLEAR])]
+
+
+def _largest_of_kind(groups_found: Sequence[Group], kind: str, score: str) -> list[str]:
+    of_kind = [group for group in groups_found if group.kind == kind]
+    of_kind.sort(key=lambda group: -abs(group.views[MEAN, score].together.mean))
+    return [group_sentence(group, score) for group in of_kind[:MAX_SENTENCES]]
 
 
 def _worth_saying(spares: Sequence[Spare]) -> list[Spare]:
@@ -155,54 +205,72 @@ def _worth_saying(spares: Sequence[Spare]) -> list[Spare]:
     return of_blocks or useful
 
 
-def _is_beyond(effect: Effect, smallest: float) -> bool:
-    return abs(effect.value) - effect.half_width > smallest
+def group_sentence(group: Group, score: str) -> str:
+    """What the parts of a group do together, with the numbers of the report's score."""
+    names = _and([part_phrase(part) for part in group.parts])
+    subject = names[0].upper() + names[1:]
+    unit = " nats" if score == mechanisms.LOG else ""
+    found = group.views[MEAN, score]
+    everything = "both" if len(group.parts) == 2 else "all of them"
+    loss = str(found.together)
+    begin = f"{subject} {group.kind}"
+    if group.kind == mechanisms.REPLACE:
+        alone = f"but only by {found.in_sum:.2g} in sum without each alone"
+        if found.in_sum < found.margin:
+            alone = "but not without one of them"
+        text = f"{begin}: without {everything} the score falls by {loss}{unit}, {alone}"
+        if group.main:
+            (other,) = (part for part in group.parts if part != group.main)
+            text += f". {_capital(part_phrase(group.main))} does the work, and "
+            text += f"{part_phrase(other)} steps in where it is gone"
+        return f"{text}."
+    if group.kind == mechanisms.ONE_THING:
+        return (
+            f"{begin}: without {everything} the score falls by {loss}{unit}, not by "
+            f"{found.in_sum:.2g} in sum without each alone."
+        )
+    if group.kind == mechanisms.OFFSET:
+        return (
+            f"{begin}: each alone changes the score of a prompt by {found.least_change:.2g}{unit} "
+            f"or more on average, {everything} by {found.change:.2g}."
+        )
+    # Effects add up in logits only.
+    found = group.views[MEAN, mechanisms.LOGITS]
+    if group.kind == mechanisms.ADD_UP:
+        each = _and([f"{single.mean:.2g}" for single in found.singles])
+        return (
+            f"{subject} add up: without {everything} the logit difference falls by "
+            f"{found.together.mean:.2g}, without each alone by {each}."
+        )
+    each = [
+        f"{part_phrase(part)} is worth {size:.2g} on {n} of {found.n_prompts} prompts"
+        for part, size, n in zip(group.parts, found.on_them, found.prompts, strict=True)
+    ]
+    return f"{begin}: in logits, {_and(each)}."
 
 
-def _explains(surplus: Effect, together: Effect, alone: Mapping[str, float], small: float) -> bool:
-    """Whether one part of a group explains its numbers, so that the parts do nothing together.
-
-    If the group is missed less than one part, the others take back what that one writes. If the sum
-    is small because the others work against the answer, nothing replaces anything.
-
-    Args:
-        surplus, together: the effects of the group.
-        alone: {part as in a sentence: what the score loses without it}, as far as it is decided.
-        small: the loss that counts as none.
-    """
-    largest = max([0.0, *(alone[part] for part in alone if _is_in(part, surplus.part))])
-    if surplus.value > 0:
-        return together.value < largest + small
-    if " and " in surplus.part:  # one of two is missed at least as much as both on average
-        largest = max(largest, (together.value - surplus.value) / 2)
-    return together.value + together.half_width < largest
+def _numbers_alone(group: Group) -> str:
+    """The numbers of a group whose views disagree, and why they do."""
+    names = _capital(_and([part_phrase(part) for part in group.parts]))
+    everything = "both" if len(group.parts) == 2 else "all of them"
+    numbers = []
+    for score, unit in ((mechanisms.LOG, " nats"), (mechanisms.LOGITS, "")):
+        found = group.views[MEAN, score]
+        numbers.append(
+            f"the {score} falls by {found.together.mean:.2g}{unit} ({found.in_sum:.2g} in sum "
+            "without each alone)"
+        )
+    return f"{names}: without {everything} {' and '.join(numbers)}; {group.disagreement}."
 
 
-def _is_in(part: str, group: str) -> bool:
-    """Whether a part belongs to a group, both as in a sentence."""
-    if " and " in group:
-        return part in group.split(" and ")
-    is_head = part.startswith("head ")
-    if group in (groups.ALL_HEADS, groups.ALL_MLPS):
-        return is_head == (group == groups.ALL_HEADS)
-    block = group.removeprefix("the heads of ")
-    return part.endswith(f" of {block}") and (is_head or block == group)
+def _and(texts: Sequence[str]) -> str:
+    if len(texts) < 2:
+        return "".join(texts)
+    return f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
-def _sentence(surplus: Effect, together: Effect, unit: str) -> str:
-    """Says that parts replace each other, or that they do one thing."""
-    name = f"the parts of {surplus.part}" if surplus.part.startswith("block ") else surplus.part
-    name = name[0].upper() + name[1:]
-    loss = with_error(together.value, together.half_width or None)
-    single = together.value - surplus.value
-    is_redundant = surplus.value > 0
-    verb = "replace each other" if is_redundant else "are needed for one thing"
-    everything = "both" if " and " in surplus.part else "all of them"
-    not_only = "but only" if is_redundant else "not"
-    text = f"{name} {verb}: without {everything} the score falls by {loss} {unit}".strip()
-    return _in_each(
-        f"{text}, {not_only} by {single:.2g} in sum without each alone.", together.networks
-    )
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def _in_each(sentence: str, n_networks: int) -> str:
@@ -231,17 +299,6 @@ def _strength(singles: Changes) -> dict[str, float]:
     for (part, _), change_B in singles.items():
         strength[part] = max(strength.get(part, 0.0), abs(float(change_B.mean())))
     return strength
-
-
-def _pairs(
-    parts: Sequence[str], strength: Mapping[str, float], others: Mapping[str, tuple[str, ...]]
-) -> dict[str, tuple[str, ...]]:
-    """Returns all pairs that are no group already, or those of the strongest parts."""
-    if len(parts) * (len(parts) - 1) // 2 > MAX_PAIRS:
-        strongest = sorted(parts, key=lambda part: -strength.get(part, 0.0))[:MAX_PAIRED]
-        parts = [part for part in parts if part in strongest]
-    pairs = [pair for pair in combinations(parts, 2) if pair not in others.values()]
-    return {pair_name(pair): pair for pair in pairs}
 
 
 def pair_name(pair: Sequence[str]) -> str:

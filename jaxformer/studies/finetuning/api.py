@@ -98,6 +98,7 @@ def study_finetuning(
         (the report, the signal that stopped the study or 0)
     """
     check_range("seeds", seeds, 1, 1000)
+    check_range("steps", steps, 1)
     if not 0 < margin < 1:
         raise UserError(f"margin must lie between 0 and 1, both excluded, got {margin:g}.")
     for rank in ranks:
