@@ -38,8 +38,8 @@ def classes_of(labels: np.ndarray, n_examples: int) -> Classes:
     names, number_B = np.unique(labels, return_inverse=True)
     if len(names) < 2:
         raise UserError(
-            f"all labels are {names.tolist()[0]!r}: a probe needs two classes or more, so give other "
-            "examples or labels."
+            f"all labels are {names.tolist()[0]!r}: a probe needs two classes or more, so give "
+            "other examples or labels."
         )
     return Classes(number_B, tuple(names.tolist()))
 
