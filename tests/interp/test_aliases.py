@@ -62,7 +62,13 @@ def test_short_names_capture_all_blocks(network):
         assert list(captured) == ["block_0/attn/weights", "block_1/attn/weights"]
 
 
-@pytest.mark.parametrize("kind", ["llama", "olmo2", "gemma2", "gemma3_text"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "olmo2",
+        *(pytest.param(k, marks=pytest.mark.slow) for k in ("llama", "gemma2", "gemma3_text")),
+    ],
+)
 def test_the_outputs_of_branches_are_what_is_added_to_the_stream(kind):
     model, params, _ = tiny.tiny(CONFIGS[kind], 11)
     hooks = [f"blocks.1.hook_{x}" for x in ("resid_pre", "attn_out", "resid_mid", "mlp_out")]

@@ -73,6 +73,7 @@ def test_parts_of_the_queries_know_their_documents(monkeypatch):
     np.testing.assert_allclose(out, expected, atol=1e-6)
 
 
+@pytest.mark.slow  # interprets the kernel of another device
 def test_the_kernel_of_the_tpu_stays_within_documents():
     q, k, v, documents = arrays(fused.TILE)
     out = fused.flash_attention(q, k, v, True, documents, interpret=True)

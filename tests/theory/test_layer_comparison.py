@@ -31,7 +31,10 @@ FACTORS = {"depth_alpha": 1.0, "base_layers": 1, "branch_scale": 1.5, "base_widt
 FACTORS |= {"base_mlp_width": 100.0, "residual_scale": 0.8}
 
 
-@pytest.mark.parametrize("factors", [{}, FACTORS], ids=["plain", "factors"])
+@pytest.mark.parametrize(
+    "factors",
+    [pytest.param({}, id="plain", marks=pytest.mark.slow), pytest.param(FACTORS, id="factors")],
+)
 def test_an_initialised_decoder_matches_the_prediction(factors):
     # With large weights a small error of the theory is visible.
     stds = {"init_std": "fan_in", "qk_init_std": 0.1, "embed_init_std": 1.0} | factors
