@@ -25,7 +25,7 @@ from jaxformer.core.text_format import with_error
 from jaxformer.interp import nulls as null_models
 from jaxformer.interp import probes
 from jaxformer.interp.capture.running import capture
-from jaxformer.models.origin import origin
+from jaxformer.models.source import origin
 from jaxformer.models.texts import as_tokens
 from jaxformer.stats.differences import LEVEL, clopper_pearson, mean_and_sem, quantile
 from jaxformer.studies import nulls
