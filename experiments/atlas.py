@@ -5,7 +5,7 @@
     jaxformer atlas --scale=small                a wider network that is trained longer
 
   --scale=SCALE      the network and its training: tiny, small or medium (tiny)
-  --seeds=N          the largest number of seeds of a variant (3)
+  --seeds=N          the largest number of seeds of a variant (5)
   --no-examination   leave out the look inside the trained networks
   --workdir=DIR      folder of the anatomies (runs/atlas/SCALE)
   --write            also write the record, the page and the picture of the documentation
@@ -45,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
     add = parser.add_argument
     add("tasks", nargs="*", metavar="TASK", help="names of tasks")
     add("--scale", default="tiny")
-    add("--seeds", type=count, default=3)
+    add("--seeds", type=count, default=5)
     add("--no-examination", action="store_true")
     add("--workdir", type=Path)
     add("--write", action="store_true")

@@ -134,11 +134,13 @@ def judge(args, planned: plan.LadderPlan, ladders: Mapping[str, Ladder]) -> int:
     """Prints the table of ladders; with --write also into the docs, with a picture of each."""
     chosen = planned._replace(ladders={name: planned.ladders[name] for name in ladders})
     records = args.plan.parent / "records"
-    all_judged = table.by_progress(runs.judge_all(chosen, ladders, records, args.workdir))
-    for judged in all_judged:
-        cells = dict(zip(table.COLUMNS, table.row(judged), strict=True))
+    found = runs.judge_with_controls(chosen, ladders, records, args.workdir)
+    all_judged = table.by_progress(found)
+    for judged, control in all_judged:
+        cells = dict(zip(table.COLUMNS, table.row(judged, control), strict=True))
         print(f"{cells.pop('ladder')}: {cells.pop('verdict')}")
-        for text in (*(f"{name}: {cell}" for name, cell in cells.items()), *table.details(judged)):
+        lines = [f"{name}: {cell}" for name, cell in cells.items()]
+        for text in (*lines, *table.details(judged, control)):
             print(f"  {text}")
     if args.write:
         write_page(all_judged)
@@ -147,13 +149,15 @@ def judge(args, planned: plan.LadderPlan, ladders: Mapping[str, Ladder]) -> int:
 
 def write_page(all_judged: Sequence) -> None:
     """Writes the table into docs/ladders.md, and the pictures beside it."""
-    drawn = [j for j in all_judged if picture.draw(j, PICTURES / f"{j.ladder.name}.png")]
-    parts = [table.markdown(all_judged)]
-    parts += [
-        f"## {j.ladder.name}\n\n![{j.ladder.quantity}](ladders/{j.ladder.name}.png)\n\n"
-        + "\n".join(f"- {line}" for line in table.details(j))
-        for j in drawn
-    ]
+    drawn, parts = [], [table.markdown(all_judged)]
+    for judged, control in all_judged:
+        ladder = judged.ladder
+        if not picture.draw(judged, control, PICTURES / f"{ladder.name}.png"):
+            continue
+        drawn.append(judged)
+        lines = "\n".join(f"- {line}" for line in table.details(judged, control))
+        image = f"![{ladder.quantity}](ladders/{ladder.name}.png)"
+        parts.append(f"## {ladder.name}\n\n{image}\n\n{lines}")
     text = DOCS.read_text()
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)

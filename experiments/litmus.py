@@ -142,13 +142,13 @@ def jobs_of(args: Namespace, config: str, root: Path) -> dict[str, Job]:
     }
     configs, overrides_of = {}, {}
     for variant, text in texts.items():
-        config = launch.config_dict(text, {})
-        if (recipe := config["recipe"]) != "train":
+        values = launch.config_dict(text, {})
+        if (recipe := values["recipe"]) != "train":
             raise UserError(
                 f"the litmus test needs a training config; the recipe of {file} is {recipe}."
             )
         overrides_of[variant] = dict(overrides)
-        rates = [*config["optim"]["learning_rate"]]
+        rates: list[float] = [*values["optim"]["learning_rate"]]
         if not args.rates and len(rates) < controls.LEAST_RATES:
             rates = with_neighbours(rates)
             overrides_of[variant]["optim.learning_rate"] = ",".join(f"{x:g}" for x in rates)

@@ -73,4 +73,5 @@ def _row(name: str, row: Mapping[str, Any], xs: list[float], y: float) -> str:
 def _said(found: Mapping[str, Any]) -> str:
     half = "" if found["half_width"] is None else f" ± {found['half_width']:.0%}"
     outcome = "cannot tell yet" if found["outcome"] == "open" else found["outcome"]
+    outcome = found.get("word", outcome)  # records of older versions have no controls
     return f"{found['lost']:.0%}{half} of the way is lost, {outcome}"

@@ -70,6 +70,9 @@ def row(report: Report) -> dict[str, Any]:
             "half_width": _finite(table.share_half_width(judged)),
             "score": judged.cell.score.mean,
             "outcome": judged.outcome,
+            "word": judged.word,  # what the controls say of it
+            "rate": judged.cell.rate,
+            "steps": judged.cell.steps,
         }
         for judged in table.rows
     }

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from experiments.confirmation.runs import job_of, read_record, record_file
-from experiments.ladders import judgement
+from experiments.ladders import controlled, judgement
+from experiments.ladders.controlled import Control
 from experiments.ladders.judgement import Judged, Measured
 from experiments.ladders.plan import LadderPlan
 from experiments.ledger.ladder import Ladder, card_seconds
@@ -32,6 +33,29 @@ def judge_all(
         judgement.judge(ladders[name], _measured(plan, ladders[name], records, problems, workdir))
         for name in plan.ladders
     ]
+
+
+def judge_with_controls(
+    plan: LadderPlan, ladders: Mapping[str, Ladder], folder: Path, workdir: Path
+) -> list[tuple[Judged, Control]]:
+    """The ladders of a plan by their rules, each with a second look at how its networks trained.
+
+    All verdicts of the plan are corrected together. The arguments are those of `judge_all`.
+    """
+    records, _ = _read_all(plan, folder)
+    judged = judge_all(plan, ladders, folder, workdir)
+    looks = {}
+    for of_ladder in judged:
+        name = of_ladder.ladder.name
+        by_size = {}
+        for rung, cells in zip(of_ladder.ladder.rungs, plan.rungs[name], strict=True):
+            if all(run in records for runs in cells.values() for run in runs):
+                by_size[rung.size] = {
+                    cell: [records[run] for run in runs] for cell, runs in cells.items()
+                }
+        looks[name] = controlled.control(of_ladder.ladder, of_ladder, by_size)
+    looks = controlled.corrected(looks)
+    return [(of_ladder, looks[of_ladder.ladder.name]) for of_ladder in judged]
 
 
 def jobs_by_cost(

@@ -1,11 +1,13 @@
 """The table of ladders, and the sentences that people read."""
 
+import math
 from collections.abc import Sequence
 from math import floor, log10
 
+from experiments.ladders.controlled import OURS, Control
 from experiments.ladders.judgement import Judged, Measured, line
 from experiments.ledger.ladder import card_seconds
-from experiments.ledger.rules import NOT_RUN
+from experiments.ledger.rules import HELD, NOT_HELD, NOT_RUN
 from jaxformer.core.text_format import duration
 from jaxformer.stats.trend import Estimate
 
@@ -24,20 +26,26 @@ MOST_DECIMALS = 5
 TOO_FEW = "fewer than three sizes"
 
 
-def row(judged: Judged) -> tuple[str, ...]:
+NO_CONTROL = Control()  # of a ladder whose records were not looked at
+
+
+def row(judged: Judged, control: Control = NO_CONTROL) -> tuple[str, ...]:
     """The cells of a ladder's row, in the order of COLUMNS."""
     ladder = judged.ladder
     on_cpu = [m for m in judged.measured if not m.rung.on_card]
     done = [m for m in judged.measured if m.counts]
     values = "; ".join(f"{m.rung.size:g}: {short(m.value)}" for m in done if m.value)
+    predicted = "-"
+    if judged.predicted and control.has_slope:
+        predicted = f"{short(judged.predicted)} at {ladder.paper_size:g}"
     return (
         ladder.name,
         f"{sum(m.counts for m in on_cpu)} of {len(on_cpu)}",
         values or "-",
-        short(judged.slope),
-        f"{short(judged.predicted)} at {ladder.paper_size:g}" if judged.predicted else "-",
+        short(judged.slope) if control.has_slope else "-",
+        predicted,
         "-" if ladder.published is None else f"{ladder.published:.3g}",
-        verdict(judged),
+        verdict(judged, control),
         f"{sum(m.core_seconds for m in judged.measured) / 3600:.2f}",
         next_cost(judged),
     )
@@ -54,26 +62,35 @@ def short(estimate: Estimate | None) -> str:
     return f"{mean} ({low} to {high})"
 
 
-def by_progress(all_judged: Sequence[Judged]) -> list[Judged]:
+def by_progress(
+    all_judged: Sequence[tuple[Judged, Control]],
+) -> list[tuple[Judged, Control]]:
     """Ladders with a verdict first, then those of which most sizes ran."""
-    return sorted(
-        all_judged,
-        key=lambda judged: (judged.verdict == NOT_RUN, -sum(m.counts for m in judged.measured)),
-    )
+
+    def key(pair: tuple[Judged, Control]) -> tuple[bool, int]:
+        judged, _ = pair
+        return judged.verdict == NOT_RUN, -sum(m.counts for m in judged.measured)
+
+    return sorted(all_judged, key=key)
 
 
-def verdict(judged: Judged) -> str:
+def verdict(judged: Judged, control: Control = NO_CONTROL) -> str:
     """The verdict, which can change as long as sizes are missing."""
     if judged.verdict == NOT_RUN:
         return TOO_FEW if any(m.counts for m in judged.measured) else NOT_RUN
-    return judged.verdict if judged.is_complete else f"so far: {judged.verdict}"
+    word = control.verdict(judged.verdict)
+    if word not in (HELD, NOT_HELD):
+        return word
+    return word if judged.is_complete else f"so far: {word}"
 
 
-def sentence(judged: Judged) -> str:
+def sentence(judged: Judged, control: Control = NO_CONTROL) -> str:
     """The prediction at the paper's size, marked as an extrapolation where it is one."""
     ladder = judged.ladder
     if judged.predicted is None or ladder.paper_size is None:
         return f"{ladder.quantity}: {TOO_FEW}"
+    if not control.has_slope:
+        return f"no prediction at the paper's size, {ladder.paper_size:g}: {no_trend(control)}"
     sizes = [m.rung.size for m in judged.measured if m.counts and not m.rung.on_card]
     factor = max(ladder.paper_size / sizes[-1], sizes[0] / ladder.paper_size)
     where = f", an extrapolation by a factor of {factor:.3g}" if factor > 1 else ""
@@ -94,6 +111,42 @@ def _beside_published(judged: Judged) -> str:
     return text
 
 
+def no_trend(control: Control) -> str:
+    """Why no change per doubling is told."""
+    if control.withdrawn or control.untrained:
+        return "its verdict is not about networks that were shown to be trained"
+    if control.at_ceiling:
+        sizes = ", ".join(f"{size:g}" for size in control.at_ceiling)
+        return f"both networks solve the task at {sizes}, where there is nothing to lose"
+    return "the values of the seeds bend, so that a line describes none of them"
+
+
+def control_lines(judged: Judged, control: Control) -> list[str]:
+    """What the second look at the records found, a line for each thing."""
+    ladder, lines = judged.ladder, []
+    if control.withdrawn:
+        lines.append(f"Withdrawn: {control.withdrawn}.")
+    if judged.verdict in (HELD, NOT_HELD) and control.verdict(judged.verdict) != judged.verdict:
+        lines.append(f"By its rule alone the verdict was: {judged.verdict}.")
+    for size, reason in control.untrained.items():
+        lines.append(f"{ladder.parameter} = {size:g}: not trained: {reason}")
+    if control.at_ceiling and not control.untrained:
+        lines.append("At a ceiling a part is not needed to solve this task at this size, no more.")
+    for size, counted in control.modes.items():
+        lines.append(f"{ladder.parameter} = {size:g}, two modes: {counted}")
+    if not math.isnan(control.q):
+        lines.append(f"Corrected for the number of rules: q = {control.q:.2g}.")
+    if ladder.seen:
+        seen = ", ".join(f"{size:g}" for size in ladder.seen)
+        counted = [m.rung.size for m in judged.measured if m.counts and not m.rung.on_card]
+        all_seen = counted and {*counted} <= {*ladder.seen}
+        whole = ": all of those that count" if all_seen else ""
+        lines.append(f"Seen with other seeds before the rule was written: {seen}{whole}.")
+    if ladder.name in OURS:
+        lines.append(f"Ours: {OURS[ladder.name]}.")
+    return lines
+
+
 def card_sentences(judged: Judged) -> list[str]:
     """Comparisons of sizes that an accelerator ran with what the smaller ones predicted."""
     used = [m for m in judged.measured if m.counts and not m.rung.on_card]
@@ -107,7 +160,7 @@ def card_sentences(judged: Judged) -> list[str]:
     ]
 
 
-def details(judged: Judged) -> list[str]:
+def details(judged: Judged, control: Control = NO_CONTROL) -> list[str]:
     """The lines below a ladder's row: its rule, its sentence, and what is left out and why."""
     ladder = judged.ladder
     left_out = [
@@ -115,7 +168,8 @@ def details(judged: Judged) -> list[str]:
         for m in judged.measured
         if m.problem not in ("", NOT_RUN)
     ]
-    lines = [f"{ladder.claim} Rule: {ladder.rule}.", sentence(judged)]
+    lines = [f"{ladder.claim} Rule: {ladder.rule}.", sentence(judged, control)]
+    lines += control_lines(judged, control)
     return [*lines, *card_sentences(judged), *left_out]
 
 
@@ -138,8 +192,8 @@ def _correction(measured: Sequence[Measured]) -> float:
     return sum(m.core_seconds for m in done) / guessed if guessed else 1.0
 
 
-def markdown(all_judged: Sequence[Judged]) -> str:
+def markdown(all_judged: Sequence[tuple[Judged, Control]]) -> str:
     """The table of all ladders as Markdown."""
     lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
-    lines += ["| " + " | ".join(row(judged)) + " |" for judged in all_judged]
+    lines += ["| " + " | ".join(row(*pair)) + " |" for pair in all_judged]
     return "\n".join(lines)

@@ -5,6 +5,7 @@ verdict of the confirmation comes first wherever it was made. The verdict of the
 footnote.
 """
 
+from experiments.ledger import controlled
 from experiments.ledger.confirmed import ONE_SEED, RECOMPUTED, Confirmed
 from experiments.ledger.item import OURS
 from experiments.ledger.ledger import Row
@@ -103,9 +104,20 @@ def footnote(row: Row) -> str:
     return f"first runs: {confirmed.exploratory}"
 
 
+def untrained(row: Row) -> str:
+    """Which network lost without having been shown to be trained, by the rule that is printed.
+
+    It is read from the records of the first runs, whose rates and steps the fresh ones repeat.
+    """
+    text, _ = decisive_numbers(row)
+    versions = (row.item, *row.item.earlier)
+    rule = next((item.rules[text] for item in versions if text in item.rules), None)
+    return "" if rule is None else controlled.untrained_loser(rule, verdict(row), row.records)
+
+
 def note(row: Row) -> str:
     """All that follows a verdict in brackets: "5 new seeds; main point held, a detail did not"."""
-    return "; ".join(filter(None, (fresh(row), footnote(row), failure(row))))
+    return "; ".join(filter(None, (fresh(row), footnote(row), failure(row), untrained(row))))
 
 
 def outcome(row: Row) -> str:

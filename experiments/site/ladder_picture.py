@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.ladders.controlled import Control
 from experiments.ladders.judgement import Judged, line
 from experiments.ladders.table import verdict
 from experiments.papers import plots
@@ -14,7 +15,7 @@ NEAR = 0.5  # doublings between a size and the paper's, below which their labels
 STAR = " The star is the published number."
 
 
-def draw(judged: Judged, file: Path) -> bool:
+def draw(judged: Judged, control: Control, file: Path) -> bool:
     """Draws a ladder that has at least one size; returns whether it did."""
     ladder = judged.ladder
     done = [m for m in judged.measured if m.counts and m.value]
@@ -24,12 +25,17 @@ def draw(judged: Judged, file: Path) -> bool:
     blue, red = plots.COLOURS[:2]
     for m in done:
         colour = red if m.rung.on_card else blue
-        mean, low, high = m.value or (0.0, 0.0, 0.0)
-        axis.errorbar(
-            [m.rung.size], [mean], [[mean - low], [high - mean]], fmt="o", color=colour, **plots.DOT
-        )
+        if m.rung.size in control.untrained:
+            colour = "0.6"
+        # Seeds in steps or in two modes have no bar: it would describe none of them.
+        seeds = [*(m.number.by_seed.values() if m.number else ())]
+        axis.plot([m.rung.size] * len(seeds), seeds, ".", color=colour, ms=3, alpha=0.6)
+        if not (control.withdrawn or m.rung.size in control.modes):
+            mean, low, high = m.value or (0.0, 0.0, 0.0)
+            bar = [[mean - low], [high - mean]]
+            axis.errorbar([m.rung.size], [mean], bar, fmt="o", color=colour, **plots.DOT)
     used = [m for m in done if not m.rung.on_card]
-    if judged.slope is not None:
+    if judged.slope is not None and control.has_slope:
         ends = sorted((used[0].rung.size, used[-1].rung.size, ladder.paper_size))
         sizes = np.geomspace(ends[0], ends[-1], 41)
         lines = np.array([line(ladder, used, float(size))[1] for size in sizes])
@@ -55,8 +61,10 @@ def draw(judged: Judged, file: Path) -> bool:
     axis.set_xticks([], minor=True)
     plots.add_finding(
         figure,
-        f"{ladder.name}: {ladder.rule}: {verdict(judged)}",
-        "Bars and band: 95 % intervals." + STAR * (ladder.published is not None),
+        f"{ladder.name}: {ladder.rule}: {verdict(judged, control)}",
+        "Points: seeds. Bars and band: 95 % intervals."
+        + " Grey: not trained." * bool(control.untrained)
+        + STAR * (ladder.published is not None),
         axis,
     )
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -78,7 +78,9 @@ def guess_of(result: Mapping[str, Any], metric: str) -> float:
     scores = [
         -value if is_loss(metric) else value
         for name, value in (result.get("baselines") or {}).items()
-        if name.endswith("_loss") == is_loss(metric) and not name.startswith(READERS)
+        if name.endswith("_loss") == is_loss(metric)
+        and not name.startswith(READERS)
+        and value is not None
     ]
     return max(scores, default=-math.inf)
 

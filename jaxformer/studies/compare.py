@@ -17,12 +17,15 @@ from jaxformer.io.run_folder import flatten_config
 from jaxformer.loading import open_run
 from jaxformer.report import figure_style
 from jaxformer.report.tables import shown_metrics
+from jaxformer.stats import controls
 from jaxformer.stats.differences import Difference, difference_on_shared_seeds
 from jaxformer.stats.members import record_number
+from jaxformer.stats.trainings import training_of
 from jaxformer.training import curves
 from jaxformer.training.run_view import Run
 
 TABLE_WIDTH = 160  # characters
+SCORES = ("accuracy", "exact_match", "loss")  # metrics that say how well a task is solved
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,10 @@ class Comparison:
 
         `difference` is the run's mean minus the first run's, over the seeds that both have where
         they share any, so it need not be the difference of the two `mean`s. `low` and `high` are
-        the ends of its 95 % interval, and `verdict` is "above", "below" or "cannot tell".
+        the ends of its 95 % interval, and `verdict` is "above", "below" or "cannot tell". `control`
+        says whether the run with the lower accuracy or the larger loss was trained, by
+        `jaxformer.stats.controls`; a single run never shows that it has ended, unless it has solved
+        the task.
         """
         results = self._results()
         rows = []
@@ -58,6 +64,7 @@ class Comparison:
                         "high": difference.high,
                     }
                     row["verdict"] = difference.verdict()
+                    row["control"] = metric_control(first, result, metric)
                 rows.append(row)
         return rows
 
@@ -172,6 +179,21 @@ def metric_difference(first: dict, other: dict, metric: str) -> Difference | Non
     return difference_on_shared_seeds(*numbers)
 
 
+def metric_control(first: dict, other: dict, metric: str) -> str:
+    """What `jaxformer.stats.controls` says of the run that loses; "" where no score is compared.
+
+    The arguments are those of `metric_difference`.
+    """
+    if metric not in SCORES:
+        return ""
+    trainings = [training_of(result, metric) for result in (other, first)]
+    left, right = trainings
+    if left is None or right is None:
+        return ""
+    loser, winner = (left, right) if left.score.mean < right.score.mean else (right, left)
+    return str(controls.compare(loser, winner))
+
+
 def _check_same_examples(runs: Sequence[Run]) -> None:
     """Raises UserError if two runs were scored on other examples, whatever their tasks are called.
 
@@ -234,6 +256,9 @@ def _metrics_table(results: Mapping[str, dict], with_cost: bool) -> Table:
                 for difference in differences
             )
             table.add_row(f"{metric}, difference", "", *texts)
+            words = [metric_control(first, other, metric) for other in others]
+            if any(words):
+                table.add_row(f"{metric}, the run that loses", "", *words)
     for name in first.get("baselines", {}):
         values = (result["baselines"].get(name) for result in results.values())
         table.add_row(f"baseline {name}", *map(number, values), style="dim")

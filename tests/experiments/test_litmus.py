@@ -223,10 +223,8 @@ def test_the_verdict_is_printed_and_all_numbers_are_written(fake, tmp_path, caps
     assert mixit["accuracy"]["mean"] == pytest.approx(0.28, abs=0.01)
     # It ran again with twice its steps and, for the five seeds of "does not learn", with four.
     assert (mixit["seeds"], mixit["control"]) == (3, "does not learn")
-    steps = sorted(
-        json.loads(file.read_text())["steps"]
-        for file in tmp_path.glob("mixit-retrieval-mixit*/result.json")
-    )
+    files = tmp_path.glob("mixit-retrieval-mixit*/result.json")
+    steps = sorted(json.loads(file.read_text())["steps"] for file in files)
     assert steps[1:] == [2 * steps[0], 4 * steps[0]]
     assert (tmp_path / "litmus.png").read_bytes().startswith(b"\x89PNG")
     assert litmus.main(arguments) == 0

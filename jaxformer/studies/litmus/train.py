@@ -192,8 +192,9 @@ def _tries(
 
 def _validation(member: Mapping[str, Any]) -> float:
     value = member.get("validation_accuracy")
-    is_lost = member.get("diverged_at") is not None or value is None
-    return -math.inf if is_lost else value
+    if value is None or member.get("diverged_at") is not None:
+        return -math.inf
+    return float(value)
 
 
 def _at_least(seeds: Sequence[int], n: int) -> list[int]:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from experiments.ladders import judgement, plan, table
+from experiments.ladders.controlled import Control
 from experiments.ladders.judgement import Measured
 from experiments.ledger.ladder import over
 from experiments.site import ladders_shown as shown
@@ -20,7 +21,8 @@ def test_the_line_of_a_row_goes_over_the_sizes_that_count(tmp_path, monkeypatch)
 
     def sentence(*measured):
         found = judgement.judge(ladder, measured)
-        monkeypatch.setattr(shown.runs, "judge_all", lambda *_: [found])
+        pair = found, Control()
+        monkeypatch.setattr(shown.runs, "judge_with_controls", lambda *_: [pair])
         ((trend,),) = shown.trends(tmp_path).values()
         return trend.sentence
 
@@ -55,6 +57,7 @@ def test_ladders_with_a_verdict_come_first():
     sizes = measured(LADDER, (0.1, 0.2, 0.3))
     waiting = [Measured(rung) for rung in LADDER.rungs]
     none, some, done = (
-        judgement.judge(LADDER, runs) for runs in (waiting, [sizes[0], *waiting[1:]], sizes)
+        (judgement.judge(LADDER, runs), Control())
+        for runs in (waiting, [sizes[0], *waiting[1:]], sizes)
     )
     assert table.by_progress([none, some, done]) == [done, some, none]
