@@ -77,6 +77,12 @@ def sentences(inside: Inside, decided: Sequence[DecidedEffect]) -> list[tuple[st
         if d.is_decided and abs(d.effect.value) - d.effect.half_width > inside.smallest
     }
     shown = [effect for effect in shown if effect.part in noticed]
+    if method == "mean ablation":  # a part that does as much in a null says nothing
+        shown = [
+            effect
+            for effect in shown
+            if abs(effect.value) - effect.half_width > inside.certain_null(effect.part)
+        ]
     largest = _largest_by_sign([d.effect for d in decided if d.is_decided])
     by_method = {(effect.part, effect.method): effect for effect in effects}
     stated: list[Effect] = []

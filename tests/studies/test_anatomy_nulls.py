@@ -1,0 +1,118 @@
+"""Labels of heads and effects inside a network beside those of networks that cannot know."""
+
+import functools
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import jaxformer
+from jaxformer import nulls
+from jaxformer.core import paths
+from jaxformer.core.errors import UserError
+from jaxformer.interp import known
+from jaxformer.models.decoder import decoder
+from jaxformer.studies.anatomy import labels
+from jaxformer.studies.anatomy.examination import first_pairs
+from jaxformer.studies.anatomy.pairs import pairs_of_answers
+from tests.interp.test_curve import toy
+
+
+@functools.cache
+def pairs():
+    _, wiring = toy()
+    tokens = np.asarray(wiring.tokens_BxT), np.asarray(wiring.corrupted_BxT)
+    return pairs_of_answers(*tokens, wiring.answers)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    model, wiring = toy()
+    return jaxformer.examine(model, wiring.params, prompts=pairs(), nulls=5, progress=False)
+
+
+def test_a_report_says_what_its_numbers_are_compared_with(trained):
+    (line,) = trained.null_sentences
+    total = trained.inside.total
+    assert line.startswith("Networks with block weights drawn anew tell clean from corrupted")
+    assert f"this one by {total.network}" in line and line in str(trained)
+    assert line.replace(" ± ", "\u00a0±\u00a0") in trained.to_html()
+    assert max(map(abs, total.null_means)) < 0.1 * total.network.mean
+    rows = {row["part"]: row for row in trained.effect_table if row["method"] == "mean ablation"}
+    assert abs(rows["block_0/attn"]["null"]) < 0.1 * rows["block_0/attn"]["value"]
+    assert rows["block_1/attn/head_0"]["null"] is not None
+    assert "in null networks" in str(trained)
+
+
+def test_an_untrained_network_has_one_sentence_and_no_effects():
+    model, _ = toy()
+    network = nulls.untrained(model, jax.random.key(101))
+    report = jaxformer.examine(model, network, prompts=pairs(), nulls=5, progress=False)
+    (sentence,) = report.sentences
+    assert sentence.startswith("The difference between clean and corrupted prompts changes the")
+    assert sentence.endswith("there is nothing to explain.")
+    assert report.effect_sentences == report.group_sentences == []
+
+
+def test_labels_are_those_of_the_head_whatever_the_prompts(trained):
+    """They were read off repetitions of the prompts' own tokens."""
+    model, wiring = toy()
+    own = labels.head_labels(model, wiring.params)
+    assert trained.inside.labels == own
+    few = first_pairs(pairs(), 4)
+    other = jaxformer.examine(model, wiring.params, prompts=few, nulls=0, progress=False)
+    assert other.inside.labels == own
+    assert "induction" in [label for label, _ in own.values()]
+
+
+def test_all_scores_of_heads_are_in_a_table_with_intervals_and_a_null(trained, tmp_path):
+    table = trained.labels_table
+    heads = {row["head"] for row in table}
+    assert heads == {f"block_{b}/attn/head_{h}" for b in (0, 1) for h in (0, 1)}
+    assert {"previous token", "duplicate token", "induction"} < {row["label"] for row in table}
+    named = [row for row in table if row["is_label"]]
+    assert {row["head"] for row in named} == {*trained.inside.labels}
+    for row in named:
+        assert row["score"] >= 0.4 and row["score"] - row["half_width"] > row["null"]
+    trained.save(tmp_path)
+    stored = json.loads((tmp_path / "anatomy.json").read_text())["examined"]
+    assert len(stored["labels_table"]) == len(table) and stored["total"] and stored["null_effects"]
+
+
+def test_a_head_that_a_null_has_too_gets_no_name():
+    network = known.network("induction")
+    assert len(labels.head_labels(network.model, network.params)) == 2
+    assert labels.head_labels(network.model, network.params, [network.params]) == {}
+
+
+def test_a_head_that_copies_through_its_query_is_no_previous_token_head():
+    """It looks for the token before among the tokens, and finds its copy as well."""
+    n = 8
+    looks_back, finds_copy = np.zeros((2, 1, 2 * n, 2 * n))
+    for t in range(1, 2 * n):
+        looks_back[0, t, t - 1] = 1
+        copy = t - 1 - n
+        finds_copy[0, t, [t - 1, copy] if copy >= 0 else t - 1] = 0.5 if copy >= 0 else 1
+    plain = looks_back  # without a repetition the two are alike
+    own = labels._scores_of_head(plain, looks_back, n)["previous token"]
+    query = labels._scores_of_head(plain, finds_copy, n)["previous token"]
+    assert own.mean == 1 and query.mean == pytest.approx(0)
+
+
+def test_a_vocabulary_that_is_too_small_for_labels_is_said_to_be():
+    model = decoder(vocab_size=5, length=6, width=8, layers=1, heads=2, mlp_width=8)
+    why = labels.why_no_labels(model)
+    assert why.endswith("the model has 5 tokens and a length of 6")
+    assert labels.head_scores(model, nulls.untrained(model, jax.random.key(0))) == []
+
+
+def test_a_null_that_returns_nan_is_one_line():
+    model, wiring = toy()
+    flat = paths.flatten(wiring.params)
+    first = next(path for path in flat if path.endswith("kernel"))
+    broken = paths.replace(wiring.params, {first: flat[first] * np.nan})
+    with pytest.raises(UserError, match="null network returns nan"):
+        jaxformer.examine(
+            model, wiring.params, prompts=pairs(), nulls=[broken], progress=False, heads=False
+        )
