@@ -2,6 +2,7 @@
 
 import functools
 import json
+from typing import Any
 
 import jax
 import numpy as np
@@ -61,7 +62,7 @@ def test_labels_are_those_of_the_head_whatever_the_prompts(trained):
     own = labels.head_labels(model, wiring.params)
     assert trained.inside.labels == own
     few = first_pairs(pairs(), 4)
-    other = jaxformer.examine(model, wiring.params, prompts=few, nulls=0, progress=False)
+    other: Any = jaxformer.examine(model, wiring.params, prompts=few, nulls=0, progress=False)
     assert other.inside.labels == own
     assert "induction" in [label for label, _ in own.values()]
 
