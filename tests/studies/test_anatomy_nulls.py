@@ -117,3 +117,22 @@ def test_a_null_that_returns_nan_is_one_line():
         jaxformer.examine(
             model, wiring.params, prompts=pairs(), nulls=[broken], progress=False, heads=False
         )
+
+
+def test_the_numbers_of_each_prompt_are_kept_with_their_names(trained, tmp_path):
+    changes = trained.changes
+    effects = {(row["part"], row["method"]): row["value"] for row in trained.effect_table}
+    pair = "head 0 of block 0 and head 1 of block 1"
+    for key in (("block_0/attn", "mean ablation"), (pair, "together"), ("block 1", "together")):
+        assert changes[key].shape == (1, 24)
+        assert changes[key].mean() == pytest.approx(effects[key], rel=1e-4)
+    rows = changes.frame()
+    assert len(rows) == 24 * len(effects) and rows[0].keys() == {
+        *("network", "part", "method", "prompt", "change")
+    }
+    changes.to_npz(tmp_path / "changes.npz")
+    stored = np.load(tmp_path / "changes.npz")
+    np.testing.assert_array_equal(stored[f"{pair}|together"], changes[pair, "together"])
+    assert stored["prompts"].tolist() == [*pairs().names]
+    with pytest.raises(UserError, match="Did you mean 'mean ablation'"):
+        _ = changes["block_0/attn", "mean ablatoin"]

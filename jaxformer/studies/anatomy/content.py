@@ -14,6 +14,7 @@ from jaxformer.studies.anatomy.during import During
 from jaxformer.studies.anatomy.effects import Effect
 from jaxformer.studies.anatomy.inside import Inside
 from jaxformer.studies.anatomy.judge import OPEN, Table
+from jaxformer.studies.anatomy.prompt_changes import PromptChanges
 from jaxformer.studies.anatomy.sentences import Sentence
 from jaxformer.studies.anatomy.smallest import Elimination
 
@@ -160,6 +161,11 @@ class Content:
         if not line and self.effect_sentences:
             line = self.inside.null_line
         return [line[0].upper() + line[1:]] if line else []
+
+    @property
+    def changes(self) -> PromptChanges:
+        """What each pair of prompts loses or gains, by network, part or group, and method."""
+        return PromptChanges() if self.inside is None else self.inside.changes
 
     @property
     def labels_table(self) -> list[dict[str, Any]]:

@@ -44,6 +44,7 @@ from jaxformer.studies.anatomy.head_writes import head_writes
 from jaxformer.studies.anatomy.labels import HeadScore, Labels, head_scores, why_no_labels
 from jaxformer.studies.anatomy.layer_facts import KernelFacts, LayerFacts
 from jaxformer.studies.anatomy.pairs import PromptPairs
+from jaxformer.studies.anatomy.prompt_changes import PromptChanges
 
 RANKS = {"rank 1 %": 0.01, "rank 10 %": 0.1}  # {method: the share of the rank that is kept}
 REPLACING = (
@@ -85,6 +86,7 @@ class Inside:
         total: what the difference between clean and corrupted prompts does to the score, in the
             network and in null networks; None for one pair.
         null_effects: {part: what its mean ablation does in each null network}.
+        changes: what each pair of prompts loses or gains, of which the effects are the means.
         networks: the trainings of the network, with different seeds. All of them count in the
             effects of blocks and groups; what is said about single heads holds for the first.
     """
@@ -109,6 +111,7 @@ class Inside:
     head_scores: tuple[HeadScore, ...] = ()
     total: Total | None = None
     null_effects: dict[str, tuple[Spread, ...]] = dataclasses.field(default_factory=dict)
+    changes: PromptChanges = dataclasses.field(default_factory=PromptChanges)
 
     @property
     def nothing_to_explain(self) -> str:
@@ -250,7 +253,19 @@ def measure(
         head_scores=tuple(scores_of_heads),
         total=total,
         null_effects=null_effects,
+        changes=PromptChanges(_alone_and_together(networks, in_groups), pairs.names),
     )
+
+
+def _alone_and_together(
+    networks: Sequence[Changes], in_groups: Sequence[together.Together]
+) -> tuple[Changes, ...]:
+    """The changes of single parts and of groups of each network."""
+    empty = together.Together({}, {}, {}, 0.0)
+    found = []
+    for alone, of_groups in zip(networks, in_groups or [empty] * len(networks), strict=True):
+        found.append(alone | of_groups.groups | of_groups.pairs)
+    return tuple(found)
 
 
 def _nulls_of(
