@@ -14,9 +14,12 @@ from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.interp import known
 from jaxformer.models.decoder import decoder
-from jaxformer.studies.anatomy import labels
+from jaxformer.studies.anatomy import components, labels
+from jaxformer.studies.anatomy.effects import effect_of
 from jaxformer.studies.anatomy.examination import first_pairs
+from jaxformer.studies.anatomy.inside import Inside
 from jaxformer.studies.anatomy.pairs import pairs_of_answers
+from jaxformer.studies.anatomy.prompt_changes import PromptChanges
 from tests.interp.test_curve import toy
 
 
@@ -136,3 +139,53 @@ def test_the_numbers_of_each_prompt_are_kept_with_their_names(trained, tmp_path)
     assert stored["prompts"].tolist() == [*pairs().names]
     with pytest.raises(UserError, match="Did you mean 'mean ablation'"):
         _ = changes["block_0/attn", "mean ablatoin"]
+
+
+def changed_inside(**changes):
+    """An examination of one part, with the changes of each prompt by method."""
+    by_method = {name.replace("_", " "): np.array(x, float) for name, x in changes.items()}
+    networks = ({("block_0/mlp", method): x for method, x in by_method.items()},)
+    effects = tuple(effect_of("block_0/mlp", method, x) for method, x in by_method.items())
+    return Inside(
+        *(8.0, 0.1, -8.0, 0.1, "logit of right - wrong", 60, effects, (), {}, {}),
+        smallest=0.4,
+        changes=PromptChanges(networks, tuple(map(str, range(60)))),
+    )
+
+
+def sentences_of(inside):
+    return [text for text, _ in components.sentences(inside, components.decide(inside.effects))]
+
+
+@pytest.mark.parametrize("n_prompts", [6, 20])
+def test_a_part_that_few_prompts_need_is_said_to_be_one(n_prompts):
+    (text,) = sentences_of(
+        changed_inside(mean_ablation=[4.0] * n_prompts + [0.0] * (60 - n_prompts))
+    )
+    assert f"(on {n_prompts} of 60 prompts, 4 each)" in text
+
+
+def test_a_part_that_all_prompts_need_is_not_said_to_be_needed_by_few():
+    noise = np.random.default_rng(0).normal(size=60)
+    (text,) = sentences_of(changed_inside(mean_ablation=4 + noise))
+    assert " prompts" not in text
+
+
+def test_noise_on_a_few_prompts_is_no_part_that_few_prompts_need():
+    noise = np.random.default_rng(0).normal(size=60)
+    assert sentences_of(changed_inside(mean_ablation=noise)) == []
+
+
+@pytest.mark.parametrize(
+    "method, said",
+    [
+        ("zero_ablation", "set to zero, lowers"),
+        ("resampling", "taken from another prompt, lowers"),
+        ("patching", None),  # what else the clean prompt has may do it
+    ],
+)
+def test_a_part_that_only_another_method_notices_has_a_sentence(method, said):
+    texts = sentences_of(changed_inside(mean_ablation=[0.0] * 60, **{method: [4.0] * 60}))
+    assert len(texts) == (said is not None)
+    for text in texts:
+        assert said in text and "; mean ablation 0: its mean" in text

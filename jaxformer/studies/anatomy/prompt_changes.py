@@ -51,6 +51,10 @@ class PromptChanges:
             raise UserError(f"no changes of {part!r} by {method!r}.{hint}")
         return np.stack(found)
 
+    def of_first(self, part: str, method: str) -> np.ndarray | None:
+        """The change of each prompt in the first network, (B,); None if it was not measured."""
+        return self.networks[0].get((part, method)) if self.networks else None
+
     def frame(self) -> list[dict[str, Any]]:
         """One dict for each network, part, method and prompt, for `pandas.DataFrame`."""
         rows = []
