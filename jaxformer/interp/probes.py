@@ -37,9 +37,10 @@ def classes_of(labels: np.ndarray, n_examples: int) -> Classes:
         raise UserError("labels are classes, such as whole numbers or texts; got real numbers.")
     names, number_B = np.unique(labels, return_inverse=True)
     if len(names) < 2:
+        only = names.tolist()[0]
         raise UserError(
-            f"all labels are {names.tolist()[0]!r}: a probe needs two classes or more, so give "
-            "other examples or labels."
+            f"all labels are {only!r}: a probe needs two classes or more, so give other examples "
+            "or labels."
         )
     return Classes(number_B, tuple(names.tolist()))
 

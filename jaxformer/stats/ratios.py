@@ -69,7 +69,9 @@ def rounded(value: float) -> str:
     return f"{round(value, 3) + 0.0:.3f}"
 
 
-def by_cluster(values_B: Any, clusters: Sequence[Any] | None) -> tuple[np.ndarray, np.ndarray]:
+def by_cluster(
+    values_B: Any, clusters: Sequence[Any] | np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
     """The sum of values in each cluster, (.., C), and the sizes of the clusters, (C,).
 
     Args:
@@ -90,7 +92,9 @@ def by_cluster(values_B: Any, clusters: Sequence[Any] | None) -> tuple[np.ndarra
     return values_B @ is_in_CxB.T, is_in_CxB.sum(1)
 
 
-def spread(values_B: Any, clusters: Sequence[Any] | None = None, level: float = LEVEL) -> Spread:
+def spread(
+    values_B: Any, clusters: Sequence[Any] | np.ndarray | None = None, level: float = LEVEL
+) -> Spread:
     """The mean of values over examples, with its interval over examples or clusters."""
     sum_C, size_C = by_cluster(values_B, clusters)
     n = len(size_C)
@@ -105,7 +109,7 @@ def spread(values_B: Any, clusters: Sequence[Any] | None = None, level: float = 
 def ratio(
     numerator_B: Any,
     denominator_B: Any,
-    clusters: Sequence[Any] | None = None,
+    clusters: Sequence[Any] | np.ndarray | None = None,
     *,
     level: float = LEVEL,
     enough: int = ENOUGH,

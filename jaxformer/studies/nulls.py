@@ -55,4 +55,5 @@ def frozen(
             f"the rules {partition.rules!r} freeze nothing, so the network would be no null: give "
             f"some parameters the label {FROZEN!r}, or name a variant such as 'frozen_qk'."
         )
-    return api.train(task, model, rules, steps=steps, **{"progress": False} | arguments)
+    given: dict[str, Any] = {"progress": False, **arguments}
+    return api.train(task, model, rules, steps=steps, **given)

@@ -164,7 +164,8 @@ def probe(
         draws = null_models.DRAWS_OF_PUBLISHED if is_published else null_models.DRAWS
     check_range("draws", draws, 1, 1000)
     tokens = _inputs(source, model, inputs)
-    classes = probes.classes_of(labels(tokens) if callable(labels) else labels, len(tokens))
+    label_B: Any = labels(tokens) if callable(labels) else labels
+    classes = probes.classes_of(label_B, len(tokens))
 
     # The network itself, then networks that cannot know the answer.
     options = {"kind": kind, "folds": folds, "seed": seed}

@@ -35,11 +35,15 @@ def toy():
         right.append([letters[4]])
         wrong.append([letters[5]])
     position = np.full((24, 1), 10)
-    answers = Answers(*map(jnp.asarray, (position, right, wrong, np.ones((24, 1)))))
+    answers = answers_of(position, right, wrong, np.ones((24, 1)))
     wiring = circuits.Wiring(
         model, params, jnp.array(clean), jnp.array(corrupted), answers, metric=margin
     )
     return model, wiring
+
+
+def answers_of(*arrays):
+    return Answers(*map(jnp.asarray, arrays))
 
 
 def untrained(model, wiring, seed):
@@ -194,7 +198,7 @@ def test_hand_set_weights_do_more_than_their_nulls_although_these_have_large_sco
 def test_a_module_of_a_user_has_nulls_too():
     model = jaxformer.wrap(Own(), vocab_size=11, length=6)
     params = model.init(jax.random.key(0), TOKENS)["params"]
-    answers = Answers(
+    answers = answers_of(
         np.array([[4], [3], [4]]),
         np.array([[1], [2], [3]]),
         np.array([[2], [0], [5]]),
@@ -247,7 +251,7 @@ def test_bad_nulls_are_one_line():
     with pytest.raises(UserError, match="null network 1: the score of some prompts is not finite"):
         circuits.curve(wiring, sizes=[5], nulls=[wiring.params, broken])
     with pytest.raises(UserError, match="nulls must be a number of draws, or a list"):
-        circuits.curve(wiring, sizes=[5], nulls=wiring.params)
+        circuits.curve(wiring, sizes=[5], nulls=wiring.params)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="nulls must be at least 0, got -1"):
         circuits.curve(wiring, sizes=[5], nulls=-1)
     other = circuits.Wiring(*known.network("copy")[:5])
@@ -262,3 +266,26 @@ def test_two_prompts_and_one_have_no_interval():
         assert "(too few to hold any out)" in two.prompts and "single:" in str(two)
     one = circuits.curve(wiring.of_prompts([0]), sizes=[5], nulls=0)
     assert one.sentence == "" and "±" not in str(one) and "single" not in str(one)
+
+
+def test_a_search_says_which_other_circuits_are_as_small():
+    network = known.network("twins")
+    wiring = circuits.Wiring(*network[:5], ablation="mean")
+    found = circuits.find(wiring)
+    assert found.completeness > 0.5  # something else does the same
+    others = circuits.alternatives(wiring, found)
+    assert {found.edges, *(other.edges for other in others)} == set(network.circuits["mean"])
+    assert f"{len(found.edges)} edges; distance 0.000; completeness 1." in str(found)
+
+
+def test_a_search_has_a_distance_on_prompts_that_it_did_not_see():
+    _, wiring = toy()
+    choosing, testing = wiring.of_prompts(range(6)), wiring.of_prompts(range(6, 24))
+    found = circuits.find(choosing, 0.05, test=testing)
+    kept_E = wiring.graph.chosen(found.edges)
+    change_B = np.abs(testing.scores(kept_E)[0] - testing.whole_B)
+    assert found.held_out == pytest.approx(change_B.mean() / testing.scale, rel=1e-4)
+    assert found.held_out != found.distance
+    assert "on held-out prompts" in str(found) and np.isnan(circuits.find(choosing, 0.05).held_out)
+    with pytest.raises(UserError, match="test is another network"):
+        circuits.find(wiring, test=circuits.Wiring(*known.network("copy")[:5]))

@@ -1,6 +1,7 @@
 """Sentences about parts together, on networks of random programs (the rules: `plants`)."""
 
 import functools
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ def drawn(kind):
     return plants.drawn(kind)
 
 
-def examined(plant):
+def examined(plant) -> Any:
     pairs = plant.network.sample(plants.PAIRS, seed=0)
     return jaxformer.examine(
         plant.network.model,

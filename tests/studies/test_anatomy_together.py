@@ -239,14 +239,14 @@ def test_an_unknown_network_is_one_line():
 )
 def test_heads_are_named_for_what_they_write(name, expected):
     network = known.network(name)
-    found = head_writes(network.model, network.params, network.clean)
+    found = head_writes(network.model, network.params)
     assert {head: label for head, (label, _) in found.items()} == expected
     assert min(share for _, share in found.values()) > 0.8
 
 
 def test_heads_are_named_for_what_they_attend_to():
     network = known.network("induction")
-    labels = head_labels(network.model, network.params, network.clean)
+    labels = head_labels(network.model, network.params)
     assert {head: label for head, (label, _) in labels.items()} == {
         "block_0/attn/head_2": "previous token",
         "block_1/attn/head_1": "induction",
@@ -272,7 +272,6 @@ def test_a_head_that_looks_at_a_fixed_distance_is_no_induction_head():
         labels = head_labels(
             model,
             paths.unflatten(flat | {"block_0/attn/query/kernel": shift}),
-            np.arange(12)[None],
         )
         assert labels.get("block_0/attn/head_0", (None, 0))[0] == label
 

@@ -84,7 +84,7 @@ def test_an_examination_that_was_stopped_continues(run, tmp_path, monkeypatch, c
     (first,) = tmp_path.glob("examined-*/patching.npz")
     first.write_bytes(first.read_bytes()[:-20])
     with monkeypatch.context() as patched:
-        patched.setattr(Measured, "mean_ablation", stop)  # is measured already
+        patched.setattr(Measured, "zero_ablation", stop)  # is measured already
         again = jaxformer.examine(run, workdir=tmp_path, **QUIET)
     assert "patching.npz is damaged" in capsys.readouterr().err
     assert again.effect_table == jaxformer.examine(run, **QUIET).effect_table

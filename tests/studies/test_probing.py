@@ -61,9 +61,14 @@ def test_what_training_is_worth_is_the_gain_over_the_best_null():
     def rows(**means):
         return tuple(probing.Row(name, mean, 0.01, (mean, mean)) for name, mean in means.items())
 
-    sizes = ("block_0/states", 100, 16, 3, "without trained queries and keys")
-    address, *rest = sizes
-    found = probing.Probe(address, rows(trained=1.0, untrained=0.924, frozen=0.966), *rest)
+    found = probing.Probe(
+        address="block_0/states",
+        rows=rows(trained=1.0, untrained=0.924, frozen=0.966),
+        examples=100,
+        features=16,
+        classes=3,
+        frozen="without trained queries and keys",
+    )
     assert found.sentence == (
         "1.000 ± 0.010; 0.924 untrained, 0.966 without trained queries and keys: what training put "
         "there is worth 0.034 ± 0.014."

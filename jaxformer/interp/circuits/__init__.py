@@ -5,6 +5,7 @@
     scores = wiring.attribute(steps=5)           each edge, by integrated gradients
     print(circuits.curve(wiring, scores))        faithfulness over size, beside null networks
     found = circuits.find(wiring)                the smallest circuit that a search finds
+    circuits.alternatives(wiring, found)         others that are as small
     circuits.minimality(wiring, found.edges), circuits.completeness(wiring, found.edges)
     circuits.to_json(file, wiring, found.edges, scores), to_csv(file, wiring, scores)
     circuits.to_svg(file, wiring, found.edges)   a picture
@@ -23,7 +24,7 @@ from jaxformer.interp.circuits.curve import Curve, Point, curve, faithfulness
 from jaxformer.interp.circuits.export import to_csv, to_json, to_svg
 from jaxformer.interp.circuits.graph import Edge, Graph, graph_of
 from jaxformer.interp.circuits.measured import ABLATIONS, Wiring
-from jaxformer.interp.circuits.search import Found, completeness, find, minimality
+from jaxformer.interp.circuits.search import Found, alternatives, completeness, find, minimality
 
 __all__ = [
     "ABLATIONS",
@@ -34,6 +35,7 @@ __all__ = [
     "Point",
     "Total",
     "Wiring",
+    "alternatives",
     "completeness",
     "curve",
     "faithfulness",

@@ -7,7 +7,7 @@ restore nothing, and the ratio that says how much it restores is noise.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,6 +21,15 @@ from jaxformer.stats.ratios import Spread, rounded, spread
 # An effect that is no larger than those of nulls must be so many times its interval.
 RELIABLE = 3
 Nulls = int | Sequence[Mapping[str, Any]] | None  # draws, parameters of nulls, or the default
+
+
+class Changes(Protocol):
+    """Scores of prompts with everything and with nothing of what is to be explained."""
+
+    @property
+    def whole_B(self) -> np.ndarray: ...
+    @property
+    def nothing_B(self) -> np.ndarray: ...
 
 
 class Total(NamedTuple):
@@ -96,29 +105,38 @@ def wirings_of(wiring: Wiring, params_of_nulls: Sequence[Any]) -> list[Wiring]:
 
 
 def total(
-    wiring: Wiring,
-    nulls: Sequence[Wiring],
+    wiring: Changes,
+    nulls: Sequence[Changes],
     null_name: str,
     clusters: Sequence[Any] | None = None,
+    what: str = "all edges together change",
 ) -> Total:
-    """Measures what all edges do, and says whether there is anything to explain."""
+    """Measures what all edges do, and says whether there is anything to explain.
+
+    Args:
+        wiring: the network, or anything with the scores `whole_B` and `nothing_B`.
+        nulls: the same of null networks.
+        null_name: what the nulls are.
+        clusters: of the prompts.
+        what: the beginning of the sentence, before "the score by ..".
+    """
     changes_B = change(wiring)
     network = spread(changes_B, clusters)
     of_nulls = tuple(spread(change(null), clusters) for null in nulls)
     sentence = ""
     if len(changes_B) > 1 and not network.is_different_from_0:
-        sentence = f"all edges together change the score by {network}: there is nothing to explain."
+        sentence = f"{what} the score by {network}: there is nothing to explain."
     elif len(changes_B) > 1 and nulls and not _is_more(changes_B, nulls, clusters):
         means = sorted(null.mean for null in of_nulls)
         sentence = (
-            f"all edges together change the score by {network}, in networks with {null_name} by "
+            f"{what} the score by {network}, in networks with {null_name} by "
             f"{means[0]:.2g} to {means[-1]:.2g}: the network does no better than its null, so "
             "there is nothing to explain."
         )
     return Total(network, of_nulls, null_name, sentence)
 
 
-def change(wiring: Wiring) -> np.ndarray:
+def change(wiring: Changes) -> np.ndarray:
     """What all edges do to the score of each prompt, (B,)."""
     return wiring.whole_B.astype(float) - wiring.nothing_B.astype(float)
 
@@ -126,11 +144,19 @@ def change(wiring: Wiring) -> np.ndarray:
 def over_draws(values: Sequence[float]) -> str:
     """Numbers of null networks as text: a mean with its interval over draws, or the numbers."""
     if len(values) < null_models.ENOUGH_FOR_INTERVAL:
-        return ", ".join(rounded(value) for value in values)
+        return ", ".join(f"{value:.2g}" for value in values)
     return str(spread(values))
 
 
-def _is_more(changes_B: np.ndarray, nulls: Sequence[Wiring], clusters: Any) -> bool:
+def shares_over_draws(shares: Sequence[float]) -> str:
+    """The same for shares of what a network does, which are printed with three decimals."""
+    if len(shares) < null_models.ENOUGH_FOR_INTERVAL:
+        return ", ".join(rounded(share) for share in shares)
+    found = spread(shares)
+    return f"{rounded(found.mean)} ± {found.half_width:.3f}"
+
+
+def _is_more(changes_B: np.ndarray, nulls: Sequence[Changes], clusters: Any) -> bool:
     """Whether a network does more than its nulls: a larger effect, or a more reliable one.
 
     The size alone would fail where nulls have large scores at random, as those of hand-set weights

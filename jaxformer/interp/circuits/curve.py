@@ -19,6 +19,7 @@ out; for CMD by absolute scores. Areas over other sizes have other names here, `
 `distance`, because they are other numbers.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ import numpy as np
 
 from jaxformer.core.errors import UserError, check_range
 from jaxformer.interp.circuits import against_null
-from jaxformer.interp.circuits.against_null import Nulls, Total, over_draws
+from jaxformer.interp.circuits.against_null import Nulls, Total, shares_over_draws
 from jaxformer.interp.circuits.measured import Wiring
 from jaxformer.stats.ratios import ENOUGH, Ratio, by_cluster, ratio, rounded
 
@@ -115,7 +116,7 @@ class Curve:
         rows = [("edges", "share", "faithfulness", "random", "null")]
         for point in self.points[1:]:  # no edge has no faithfulness, as defined
             random = "" if np.isnan(point.random) else rounded(point.random)
-            null = over_draws(point.nulls) if point.nulls else ""
+            null = shares_over_draws(point.nulls) if point.nulls else ""
             share = f"{point.share:.2%}"
             rows.append((str(point.size), share, str(point.ratio), random, null))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -135,7 +136,7 @@ class Curve:
         assert self.area is not None and self.distance is not None
         area = "CPR" if self.is_mib and self.is_signed else "area under the curve"
         distance = "CMD" if self.is_mib and not self.is_signed else "area between the curve and 1"
-        null = f"; null {over_draws(self.null_areas)}" if self.null_areas else ""
+        null = f"; null {shares_over_draws(self.null_areas)}" if self.null_areas else ""
         return [f"{area} {self.area}{null}", f"{distance} {self.distance}"]
 
 
@@ -220,7 +221,9 @@ def curve(
     for number, (null, null_test) in enumerate(zip(null_choosing, null_tests, strict=True)):
         chooses = null.of_prompts(split.choosing) if split.is_part else null
         measures = null_test.of_prompts(split.measuring) if split.is_part else null_test
-        null_order = ranking(chooses, score_function(chooses), signed)
+        with warnings.catch_warnings():  # of a network whose edges together do about nothing
+            warnings.filterwarnings("ignore", message="the attributions of all edges miss")
+            null_order = ranking(chooses, score_function(chooses), signed)
         null_SxB = _restored(measures, _first_edges(null_order, all_sizes))
         null_restored_NxS[number] = null_SxB.mean(1)
 

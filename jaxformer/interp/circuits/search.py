@@ -8,7 +8,8 @@ no pair, that could go too. It is one of the smallest circuits, not the only one
 do the same thing it keeps one.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -29,12 +30,27 @@ class Found(NamedTuple):
         distance: the mean change of the metric over prompts, as a share of what all edges add.
         runs: the forward passes that the search took.
         is_finished: whether the budget sufficed to try all single edges and all pairs.
+        held_out: the distance on prompts that the search did not see; nan without such prompts.
+        completeness: how differently circuit and network suffer from the same cuts, as the
+            function `completeness` says; 0 is complete. A circuit that is one of several equally
+            good ones is not.
     """
 
     edges: frozenset[Edge]
     distance: float
     runs: int
     is_finished: bool
+    held_out: float = math.nan
+    completeness: float = math.nan
+
+    def __str__(self) -> str:
+        lines = [str(edge) for edge in sorted(self.edges)]
+        held_out = "" if math.isnan(self.held_out) else f", {self.held_out:.3f} on held-out prompts"
+        lines.append(
+            f"{len(self.edges)} edges; distance {self.distance:.3f}{held_out}; "
+            f"completeness {self.completeness:.2f} (0: no other circuit does the same)"
+        )
+        return "\n".join(lines)
 
 
 def distances(wiring: Wiring, chosen_CxE: np.ndarray) -> np.ndarray:
@@ -43,8 +59,17 @@ def distances(wiring: Wiring, chosen_CxE: np.ndarray) -> np.ndarray:
     return changes_CxB.mean(1) / wiring.scale
 
 
-def find(wiring: Wiring, tolerance: float = 0.01, budget: int = 20_000) -> Found:
+def find(
+    wiring: Wiring,
+    tolerance: float = 0.01,
+    budget: int = 20_000,
+    *,
+    test: Wiring | None = None,
+) -> Found:
     """Searches the smallest circuit whose distance is at most `tolerance`.
+
+    Other circuits may be as small: `alternatives` looks for them, and the circuit's `completeness`
+    says whether to expect them.
 
     Args:
         wiring: the network and the prompts.
@@ -52,10 +77,62 @@ def find(wiring: Wiring, tolerance: float = 0.01, budget: int = 20_000) -> Found
             add to it. Changes of single prompts do not offset each other.
         budget: the largest number of forward passes. A network of E edges needs about E, and as
             many again as its circuit has pairs of edges.
+        test: the same network on prompts that the search does not see, for `Found.held_out`.
     """
+    return _search(wiring, tolerance, budget, test, without=())
+
+
+def alternatives(
+    wiring: Wiring,
+    found: Found,
+    tolerance: float = 0.01,
+    budget: int = 20_000,
+    *,
+    test: Wiring | None = None,
+) -> list[Found]:
+    """Other circuits that are as small as one that was found and within the same tolerance.
+
+    Each edge of the circuit is cut in turn, and the search begins again without it. Of two heads
+    that do the same thing, that finds the circuit of the other one.
+
+    Args:
+        wiring: the network and the prompts.
+        found: the circuit of `find`.
+        tolerance: as in `find`.
+        budget: of all searches together.
+        test: as in `find`.
+    """
+    others: dict[frozenset[Edge], Found] = {}
+    left = budget
+    for edge in sorted(found.edges):
+        if left < 1:
+            break
+        other = _search(wiring, tolerance, left, test, without=(edge,))
+        left -= other.runs
+        is_as_good = other.distance <= tolerance and len(other.edges) <= len(found.edges)
+        if is_as_good and edge not in other.edges:
+            others[other.edges] = other
+    return [*others.values()]
+
+
+def _search(
+    wiring: Wiring,
+    tolerance: float,
+    budget: int,
+    test: Wiring | None,
+    without: Sequence[Edge],
+) -> Found:
+    """Returns the smallest circuit that a search finds if it begins without some edges."""
     check_range("tolerance", tolerance, 0, 1)
     check_range("budget", budget, 1)
+    if test is not None and test.edges != wiring.edges:
+        raise UserError(
+            f"test is another network: it has {test.n_edges} edges, the wiring {wiring.n_edges}."
+        )
     trial = _Trial(wiring, tolerance, budget)
+    gone = [wiring.edges.index(edge) for edge in without]
+    if gone and not trial.cut(np.array(gone)):
+        return Found(frozenset(wiring.edges), 0.0, trial.runs, not trial.is_spent)
     # Most edges of a network have no effect; they go together, or in halves where they cannot.
     alone_E = trial.distances(~np.eye(wiring.n_edges, dtype=bool))
     trial.cut_or_halve(np.flatnonzero(alone_E <= tolerance / wiring.n_edges)[::-1])
@@ -65,7 +142,17 @@ def find(wiring: Wiring, tolerance: float = 0.01, budget: int = 20_000) -> Found
         is_smaller = trial.cut_first_of(1) or trial.cut_first_of(2)
     distance = float(distances(wiring, trial.kept_E[None])[0])
     edges = frozenset(e for e, is_in in zip(wiring.edges, trial.kept_E, strict=True) if is_in)
-    return Found(edges, distance, trial.runs, not trial.is_spent)
+    held_out = math.nan
+    if test is not None:
+        held_out = float(distances(test, trial.kept_E[None])[0])
+    return Found(
+        edges,
+        distance,
+        trial.runs,
+        not trial.is_spent,
+        held_out,
+        completeness(wiring, edges) if edges else math.nan,
+    )
 
 
 class _Trial:

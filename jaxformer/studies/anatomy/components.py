@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from jaxformer.core.text_format import with_error
 from jaxformer.interp.mechanisms import REPLACE
 from jaxformer.stats.differences import LEVEL
@@ -24,7 +26,15 @@ VERBS = {
     "resampling": "taken from another prompt",
     "patching": "patched into the corrupted prompt",
     "direct": "read at the output",
+    "zero ablation": "set to zero",
 }
+# Methods that may notice a part that mean ablation does not, and what that says about it.
+OTHERS_NOTICE = {
+    "resampling": "its mean does as well, or something steps in",
+    "zero ablation": "its mean is all that the network needs of it",
+}
+FEW_PROMPTS = 0.5  # a part that matters on fewer of the prompts is said to
+LEAST_PROMPTS, FAIR_SHARE = 3, 0.25  # the prompts that it takes, and what counts on one
 FAR = 0.2  # a number below this share of another differs much from it
 MAX_PROMPTS = 6  # the prompts whose attention is shown
 MAX_PARTS = 3  # at most so many components, and so many heads, get a sentence
@@ -77,6 +87,12 @@ def sentences(inside: Inside, decided: Sequence[DecidedEffect]) -> list[tuple[st
         if d.is_decided and abs(d.effect.value) - d.effect.half_width > inside.smallest
     }
     shown = [effect for effect in shown if effect.part in noticed]
+    if method == "mean ablation":  # a part that does as much in a null says nothing
+        shown = [
+            effect
+            for effect in shown
+            if abs(effect.value) - effect.half_width > inside.certain_null(effect.part)
+        ]
     largest = _largest_by_sign([d.effect for d in decided if d.is_decided])
     by_method = {(effect.part, effect.method): effect for effect in effects}
     stated: list[Effect] = []
@@ -84,13 +100,71 @@ def sentences(inside: Inside, decided: Sequence[DecidedEffect]) -> list[tuple[st
         chosen = [effect for effect in shown if ("head_" in effect.part) == is_head]
         chosen.sort(key=lambda effect: -abs(effect.value))
         stated += chosen[:MAX_PARTS]
-    return [
-        (
-            _sentence(effect, inside, largest) + _other_methods(effect, inside, by_method) + ".",
-            effect,
-        )
-        for effect in stated
-    ]
+    found = []
+    for effect in stated:
+        text = _sentence(effect, inside, largest) + _on_few_prompts(effect, inside)
+        found.append((f"{text}{_other_methods(effect, inside, by_method)}.", effect))
+    said = {effect.part for effect in stated}
+    if method == "mean ablation":
+        found += _unnoticed(inside, decided, by_method, said)
+    return found
+
+
+def _on_few_prompts(effect: Effect, inside: Inside) -> str:
+    """Which prompts carry an effect, if they are few; "" otherwise."""
+    change_B = inside.changes.of_first(effect.part, effect.method)
+    if change_B is None:
+        return ""
+    is_carried_B = _carried(change_B, inside.smallest)
+    n_prompts = int(is_carried_B.sum())
+    if not LEAST_PROMPTS <= n_prompts < FEW_PROMPTS * len(change_B):
+        return ""
+    size = float(np.abs(change_B[is_carried_B].mean()))
+    return f" (on {n_prompts} of {len(change_B)} prompts, {size:.2g} each)"
+
+
+def _carried(change_B: np.ndarray, smallest: float) -> np.ndarray:
+    """The prompts on which a part matters: a fair share of what it does anywhere."""
+    most = float(np.quantile(np.abs(change_B), 0.95))
+    return np.abs(change_B) > max(smallest, FAIR_SHARE * most)
+
+
+def _unnoticed(
+    inside: Inside,
+    decided: Sequence[DecidedEffect],
+    by_method: Mapping[tuple[str, str], Effect],
+    said: set[str],
+) -> list[tuple[str, Effect]]:
+    """Sentences about parts that the mean over prompts of mean ablation does not notice.
+
+    Either few prompts carry the effect, or only another method has one.
+    """
+    found: list[tuple[str, Effect]] = []
+    for effect in [d.effect for d in decided if d.effect.method == "mean ablation"]:
+        change_B = inside.changes.of_first(effect.part, effect.method)
+        if effect.part in said or change_B is None:
+            continue
+        is_carried_B = _carried(change_B, inside.smallest)
+        is_few = LEAST_PROMPTS <= is_carried_B.sum() < FEW_PROMPTS * len(change_B)
+        is_one_sign = (change_B[is_carried_B] > 0).all()
+        is_quiet = np.abs(change_B[~is_carried_B]).max(initial=0.0) < inside.smallest
+        if is_few and is_one_sign and is_quiet:
+            said = said | {effect.part}
+            found.append(
+                (_sentence(effect, inside, {}) + _on_few_prompts(effect, inside) + ".", effect)
+            )
+    for row in decided:
+        effect = row.effect
+        by_mean = by_method.get((effect.part, "mean ablation"))
+        if effect.method not in OTHERS_NOTICE or effect.part in said or by_mean is None:
+            continue
+        is_noticed = row.is_decided and abs(effect.value) - effect.half_width > inside.smallest
+        if is_noticed and abs(by_mean.value) + by_mean.half_width < inside.smallest:
+            said = said | {effect.part}
+            reason = f"; mean ablation {_signed(by_mean)}: {OTHERS_NOTICE[effect.method]}"
+            found.append((f"{_sentence(effect, inside, {})}{reason}.", effect))
+    found.sort(key=lambda item: -abs(item[1].value))
+    return found[:MAX_PARTS]
 
 
 def _largest_by_sign(effects: Sequence[Effect]) -> dict[tuple[str, bool], Effect]:

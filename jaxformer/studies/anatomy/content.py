@@ -14,6 +14,7 @@ from jaxformer.studies.anatomy.during import During
 from jaxformer.studies.anatomy.effects import Effect
 from jaxformer.studies.anatomy.inside import Inside
 from jaxformer.studies.anatomy.judge import Table
+from jaxformer.studies.anatomy.prompt_changes import PromptChanges
 from jaxformer.studies.anatomy.sentences import Sentence
 from jaxformer.studies.anatomy.smallest import Elimination
 
@@ -67,12 +68,14 @@ class Content:
     @cached_property
     def effect_sentences(self) -> list[tuple[str, Effect]]:
         """Sentences about components, with the effects that they state."""
-        return [] if self.inside is None else components.sentences(self.inside, self.effects)
+        if self.inside is None or self.inside.nothing_to_explain:
+            return []
+        return components.sentences(self.inside, self.effects)
 
     @cached_property
     def group_sentences(self) -> list[str]:
         """Sentences about which parts can go, and about what parts do together."""
-        if self.inside is None:
+        if self.inside is None or self.inside.nothing_to_explain:
             return []
         score = mechanisms.LOG if "nats" in self.inside.unit else mechanisms.LOGITS
         return together.sentences(
@@ -147,15 +150,59 @@ class Content:
         effects = [text for text, _ in self.effect_sentences]
         found = [elimination.sentence for elimination in self.smallest]
         when = [] if self.during is None else self.during.sentences
-        return [*texts, *effects, *self.group_sentences, *found, *when]
+        return [*texts, *effects, *self.group_sentences, *self.null_sentences, *found, *when]
+
+    @property
+    def null_sentences(self) -> list[str]:
+        """What the network's numbers are compared with, or why there is nothing to explain."""
+        if self.inside is None:
+            return []
+        line = self.inside.nothing_to_explain
+        if not line and self.effect_sentences:
+            line = self.inside.null_line
+        return [line[0].upper() + line[1:]] if line else []
+
+    @property
+    def changes(self) -> PromptChanges:
+        """What each pair of prompts loses or gains, by network, part or group, and method."""
+        return PromptChanges() if self.inside is None else self.inside.changes
+
+    @property
+    def labels_table(self) -> list[dict[str, Any]]:
+        """A dict for each head and rule of attention, beside the largest score of null networks."""
+        if self.inside is None:
+            return []
+        return [
+            {
+                "head": row.head,
+                "label": row.label,
+                "score": row.score.mean,
+                "half_width": row.score.half_width,
+                "null": row.null,
+                "is_label": row.is_label,
+            }
+            for row in self.inside.head_scores
+        ]
 
     @cached_property
     def effect_table(self) -> list[dict[str, Any]]:
         """One dict for each effect of a component: `pandas.DataFrame(report.effect_table)`."""
-        return [
-            {**dataclasses.asdict(row.effect), "q_value": row.q, "is_decided": row.is_decided}
-            for row in self.effects
-        ]
+        rows = []
+        for row in self.effects:
+            decided = {"q_value": row.q, "is_decided": row.is_decided}
+            rows.append(
+                {**dataclasses.asdict(row.effect), **decided, "null": self._null(row.effect)}
+            )
+        return rows
+
+    def _null(self, effect: Effect) -> float | None:
+        """The mean effect of a part's mean ablation in null networks; None if not measured."""
+        if self.inside is None or effect.method != "mean ablation":
+            return None
+        of_nulls = self.inside.null_effects.get(effect.part, ())
+        if not of_nulls:
+            return None
+        return sum(null.mean for null in of_nulls) / len(of_nulls)
 
     @cached_property
     def table(self) -> list[dict[str, Any]]:

@@ -130,7 +130,7 @@ def during(snapshots: Iterable[Snapshot], model: Any, pairs: PromptPairs, n: int
             for name, change_B in zip(names, changes_CxB, strict=False)
             if name
         }
-        labels = head_labels(model, snapshot.params, pairs.clean)
+        labels = head_labels(model, snapshot.params)
         moments.append(Moment(snapshot.step, snapshot.loss, effects, labels))
         smallest = groups.smallest_loss(Removal(measured))
     return During(tuple(moments), smallest, pairs.unit)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxformer.interp.blocks import count_blocks
+from jaxformer.interp.circuits import against_null
+from jaxformer.interp.circuits.against_null import Nulls
 from jaxformer.studies.anatomy import components, inside, layer_facts
 from jaxformer.studies.anatomy.pairs import PromptPairs
 from jaxformer.studies.anatomy.report import Report
@@ -22,6 +24,7 @@ def examine(
     *,
     prompts: Prompts | None = None,
     heads: bool = True,
+    nulls: Nulls = None,
     workdir: str | Path | None = None,
     progress: bool = True,
 ) -> Report:
@@ -50,6 +53,10 @@ def examine(
         class of yours needs this task.
       heads: whether each head is measured, besides attention and MLP of each block. With many
         heads this is two thirds of the time.
+      nulls: the number of networks whose block weights are drawn anew (default: eight, two for
+        published models), or parameters of nulls; 0: none. What the network tells from its prompts,
+        its parts by mean ablation and the labels of its heads are compared with them. Where it does
+        no better than they do, the report has one sentence.
       workdir: a folder for each method that is finished; the same call after a stop continues from
         there. Default: nothing is kept.
       progress: whether to print lines about the progress
@@ -62,7 +69,8 @@ def examine(
     """
     write_line = partial(print, flush=True) if progress else lambda line: None
     folder = None if workdir is None else Path(workdir)
-    return examined_specimen(specimen_of(source, params, prompts), write_line, heads, folder)
+    specimen = specimen_of(source, params, prompts)
+    return examined_specimen(specimen, write_line, heads, folder, nulls)
 
 
 def examined_specimen(
@@ -70,12 +78,13 @@ def examined_specimen(
     write_line: Callable[[str], None],
     heads: bool = True,
     folder: Path | None = None,
+    nulls: Nulls = None,
 ) -> Report:
     """The report of a network of which no part was trained again."""
     n_blocks = count_blocks(specimen.model)
     write_line(f"{specimen.name}: {len(specimen.pairs)} pairs of prompts, {n_blocks} blocks")
     report = Report(specimen.name, settings={"layers": n_blocks})
-    return with_inside(report, specimen, write_line, heads, folder)
+    return with_inside(report, specimen, write_line, heads, folder, nulls)
 
 
 def with_inside(
@@ -84,6 +93,7 @@ def with_inside(
     write_line: Callable[[str], None],
     heads: bool = True,
     folder: Path | None = None,
+    nulls: Nulls = None,
 ) -> Report:
     """Adds the effects of a network's components and the attention of its strongest heads.
 
@@ -93,6 +103,7 @@ def with_inside(
       write_line: prints a line
       heads: as in `examine`
       folder: keeps what is finished
+      nulls: as in `examine`
     """
 
     def progress(done: int, steps: int) -> None:
@@ -102,6 +113,8 @@ def with_inside(
     _, model, params, pairs, initial, others = specimen
     options: dict[str, Any] = {"heads": heads, "initial": initial, "progress": progress}
     options |= {"others": others, "folder": folder}
+    options["nulls"] = against_null.null_params(model, params, nulls, seed=0)
+    options["null_name"] = against_null.name_of(nulls)
     began = time.perf_counter()
     report = replace(report, inside=inside.measure(model, params, pairs, **options))
     seconds = time.perf_counter() - began

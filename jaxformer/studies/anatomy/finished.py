@@ -53,6 +53,11 @@ class Finished:
         return self.folder / f"{method.replace(' ', '-').replace('%', 'percent')}.npz"
 
 
+def identity_of(params: Any) -> str:
+    """A short hash of parameters, by their numbers."""
+    return config_hash({"arrays": [array_sha256(x) for x in jax.tree.leaves(params)]})[:12]
+
+
 def folder_of(
     folder: Path, params: Any, pairs: PromptPairs, scores: Sequence[np.ndarray], heads: bool
 ) -> Path:

@@ -1,6 +1,7 @@
 """Names for heads by what they write: the token that they attend to, or its opposite.
 
-    copy       of all tokens, the one that the head attends to most gets the largest logit from it
+    copy       of the tokens of a sequence, the one that the head attends to most gets the largest
+               logit from it
     negative   it gets the smallest
 
 The logit is the head's direct contribution: what it writes goes through the output kernel and the
@@ -21,28 +22,27 @@ import numpy as np
 from jaxformer.interp.blocks import STATES, Blocks, addresses
 from jaxformer.interp.capture.running import intervene
 from jaxformer.interp.components import ALL_POSITIONS, HEADS, MLP, component_names, replace_parts
-from jaxformer.studies.anatomy.labels import MIN_SCORE, Labels, random_prompts
+from jaxformer.studies.anatomy.labels import MIN_SCORE, Labels, random_prompts, why_no_labels
 from jaxformer.studies.anatomy.layer_facts import WEIGHTS, weights_by_prompt
 
 COPY, NEGATIVE = "copy", "negative"
+ROUNDING = 1e-4  # of the largest logit of a head
 FINAL_FACTOR = "final_norm/factor"
 
 
-def head_writes(model: Any, params: Any, tokens_BxT: np.ndarray) -> Labels:
-    """Returns {head: (COPY or NEGATIVE, the share of its tokens)} for heads that do either.
-
-    Args:
-        model, params: the network.
-        tokens_BxT: prompts; the random tokens are those that occur in them.
-    """
-    prompts = random_prompts(model, tokens_BxT)
+def head_writes(model: Any, params: Any) -> Labels:
+    """Returns {head: (COPY or NEGATIVE, the share of its tokens)} for heads that do either."""
+    if why_no_labels(model):
+        return {}
+    prompts = random_prompts(model)
     blocks = Blocks(model, params)
-    if prompts is None or HEADS not in addresses(blocks.models[0]):
+    if HEADS not in addresses(blocks.models[0]):
         return {}
     tokens = jnp.asarray(prompts.repeated, jnp.int32)
     run = blocks.forward(tokens, [HEADS, MLP, WEIGHTS])
     reads_KxN = _unembedding(*blocks.of_block(-1), run.states[-1][0, -1], prompts.known)
     first = prompts.repeated.shape[1] // 2
+    column_BxS = np.searchsorted(prompts.known, prompts.repeated[:, :first])
     heads_HxH = np.eye(model.spec.heads, dtype=bool)
     labels: Labels = {}
     for block, values in enumerate(run.values):
@@ -62,9 +62,18 @@ def head_writes(model: Any, params: Any, tokens_BxT: np.ndarray) -> Labels:
             names, logits_HxBxTxK, attended_BxHxT.swapaxes(0, 1), strict=True
         ):
             token_BxT = np.take_along_axis(prompts.repeated, attended_BxT, 1)
+            # Of the tokens of its own sequence, which the head can tell apart.
+            own_BxTxS = np.take_along_axis(logits_BxTxK, column_BxS[:, None], -1)
+            largest_BxT, smallest_BxT = (
+                np.take_along_axis(prompts.repeated, index_BxT, 1)
+                for index_BxT in (own_BxTxS.argmax(-1), own_BxTxS.argmin(-1))
+            )
+            # A head that writes nothing into the logits has no largest one.
+            size = np.abs(own_BxTxS).max()
+            is_told_BxT = np.ptp(own_BxTxS, axis=-1) > ROUNDING * size if size else token_BxT < 0
             shares = {
-                COPY: (prompts.known[logits_BxTxK.argmax(-1)] == token_BxT).mean(),
-                NEGATIVE: (prompts.known[logits_BxTxK.argmin(-1)] == token_BxT).mean(),
+                COPY: (is_told_BxT & (largest_BxT == token_BxT)).mean(),
+                NEGATIVE: (is_told_BxT & (smallest_BxT == token_BxT)).mean(),
             }
             label = max(shares, key=lambda kind: shares[kind])
             if shares[label] >= MIN_SCORE:

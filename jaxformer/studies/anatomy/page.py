@@ -23,6 +23,7 @@ BAR_WIDTH = 220  # pixels
 TRAINED = "Trained with one part changed: test score ± standard error"
 CHANGED = "Changed after training, one part at a time: mean ± 95 % interval"
 TOGETHER = "Several parts removed at once after training: mean ± 95 % interval"
+COMPARED = "Compared with networks that cannot know the answer"
 SMALLEST = "Trained with parts leaving one after the other, each step on fresh seeds"
 VIEW_NAMES = {ONLY: "only it trained"}
 
@@ -82,7 +83,7 @@ def _first_screen(report: Content) -> str:
         "".join(f"<li>{escape(text)}</li>" for text in part)
         for part in (texts, report.group_sentences)
     )
-    if not items + effects + groups:
+    if not items + effects + groups and not report.null_sentences:
         items = "" if report.undecided else f"<li>{NOTHING_DECIDED}</li>"
     open_note = f"<p><b>{escape(report.undecided)}</b></p>" if report.undecided else ""
     source = f'<p class="small soft">{escape(report.sources_of_error)}</p>'
@@ -91,6 +92,8 @@ def _first_screen(report: Content) -> str:
     sentences += (
         _list(SMALLEST, found) + _list(TOGETHER, groups) + (source if effects + groups else "")
     )
+    nulls = "".join(f"<li>{escape(text)}</li>" for text in report.null_sentences)
+    sentences += _list(COMPARED, nulls)
     if report.training is not None and report.training.rows:
         picture = network(report.training, int(report.settings.get("layers", 1)))
         return f'<div class="first"><div>{picture}</div><div>{sentences}</div></div>'

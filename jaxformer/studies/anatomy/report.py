@@ -20,7 +20,9 @@ class Report(Content):
     def __repr__(self) -> str:
         parts = [text_table(self.training)] if self.training else []
         if any(row.is_decided for row in self.effects):
-            parts.append(effects_text(self.effects))
+            parts.append(
+                effects_text(self.effects, self.inside.null_effects if self.inside else {})
+            )
         parts += map(elimination_text, self.smallest)
         lines = [self.undecided, *self.sentences]
         if self.effect_sentences or self.group_sentences:
@@ -119,6 +121,10 @@ class Report(Content):
             "pairs": inside.samples,
             "smallest_effect": inside.smallest,
             "labels": inside.labels,
+            "labels_table": self.labels_table,
+            "total": inside.total,
+            "null_effects": inside.null_effects,
+            "together": inside.mechanisms,
             "writes": inside.writes,
             "can_go_at_once": [
                 {

@@ -1,8 +1,10 @@
 """The comparisons of a report as lines of text."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from jaxformer.interp.circuits.against_null import over_draws
+from jaxformer.stats.ratios import Spread
 from jaxformer.studies.anatomy import sentences
 from jaxformer.studies.anatomy.components import DecidedEffect
 from jaxformer.studies.anatomy.judge import Judged, Table
@@ -36,16 +38,28 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def effects_text(effects: Sequence[DecidedEffect]) -> str:
-    """Returns the largest decided effects as aligned lines."""
-    decided = sorted(
-        (row for row in effects if row.is_decided), key=lambda row: -abs(row.effect.value)
-    )
-    rows = [("component", "method", "helps the score by")]
-    rows += [
-        (effect.part, effect.method, f"{effect.value:+.3g} ± {effect.half_width:.2g}")
-        for effect, _ in decided[:MAX_EFFECTS]
-    ]
+def effects_text(
+    effects: Sequence[DecidedEffect], null_effects: Mapping[str, Sequence[Spread]]
+) -> str:
+    """Returns the largest decided effects as aligned lines.
+
+    Args:
+        effects: all effects.
+        null_effects: {part: what its mean ablation does in each null network}.
+    """
+    decided = [row for row in effects if row.is_decided]
+    decided.sort(key=lambda row: -abs(row.effect.value))
+    # Mean ablation comes first, because it is what null networks are asked for.
+    by_mean = [row for row in decided if row.effect.method == "mean ablation"][: MAX_EFFECTS // 2]
+    decided = by_mean + [row for row in decided if row not in by_mean]
+    rows = [("component", "method", "helps the score by", "in null networks")]
+    for effect, _ in decided[:MAX_EFFECTS]:
+        of_nulls = null_effects.get(effect.part, ()) if effect.method == "mean ablation" else ()
+        null = over_draws([null.mean for null in of_nulls]) if of_nulls else ""
+        size = f"{effect.value:+.3g} ± {effect.half_width:.2g}"
+        rows.append((effect.part, effect.method, size, null))
+    if not any(row[-1] for row in rows[1:]):
+        rows = [row[:-1] for row in rows]
     return aligned(rows)
 
 

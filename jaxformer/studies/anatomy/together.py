@@ -86,11 +86,11 @@ def measure(removal: Removal, singles: Changes, first: Together | None) -> Toget
             primary=primary_score(removal.measured),
         )
     smallest = groups.smallest_loss(removal)
-    candidates = {
-        name: parts
-        for name, parts in groups_by_name.items()
-        if all("/head_" in part for part in parts)
-    }
+    candidates: dict[str, tuple[str, ...]] = {}
+    for name, parts in groups_by_name.items():
+        is_heads = all("/head_" in part for part in parts)
+        if is_heads and parts not in candidates.values():  # a block without MLP is its heads
+            candidates[name] = parts
     if first:
         names: Sequence[str] = list(first.spares)
     else:
@@ -215,9 +215,10 @@ def group_sentence(group: Group, score: str) -> str:
     loss = str(found.together)
     begin = f"{subject} {group.kind}"
     if group.kind == mechanisms.REPLACE:
-        alone = f"but only by {found.in_sum:.2g} in sum without each alone"
-        if found.in_sum < found.margin:
-            alone = "but not without one of them"
+        alone = "but not without one of them"
+        if found.in_sum >= found.margin:
+            begin = f"{subject} partly {group.kind}"
+            alone = f"but only by {found.in_sum:.2g} in sum without each alone"
         text = f"{begin}: without {everything} the score falls by {loss}{unit}, {alone}"
         if group.main:
             (other,) = (part for part in group.parts if part != group.main)
