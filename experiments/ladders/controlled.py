@@ -1,4 +1,4 @@
-"""What the controls say of a ladder: were the networks trained on which its verdict rests?
+"""The controls' word on a ladder: were the networks trained on which its verdict rests?
 
 The rule of a ladder was fixed before its runs, and `judgement.py` applies it as it stands. This
 module looks at the same records a second time, by `jaxformer.stats.controls`:

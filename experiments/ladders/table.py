@@ -122,7 +122,7 @@ def no_trend(control: Control) -> str:
 
 
 def control_lines(judged: Judged, control: Control) -> list[str]:
-    """What the second look at the records found, a line for each thing."""
+    """The findings of the second look at the records, a line for each."""
     ladder, lines = judged.ladder, []
     if control.withdrawn:
         lines.append(f"Withdrawn: {control.withdrawn}.")

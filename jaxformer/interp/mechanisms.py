@@ -1,4 +1,4 @@
-"""What parts do together: named only where two scores and two ablations agree.
+"""Mechanisms of parts together, named only where two scores and two ablations agree.
 
 One number, such as the loss without two heads beyond the sum of their single losses, does not say
 how the heads work together. The log probability saturates, so that two heads that simply add up
@@ -48,7 +48,7 @@ View = Callable[[str, str], Removes]  # of an ablation and a score
 
 
 class Numbers(NamedTuple):
-    """What a group is worth in one view: an ablation and a score."""
+    """The worth of a group in one view: an ablation and a score."""
 
     together: Interval
     singles: tuple[Interval, ...]
@@ -166,7 +166,7 @@ class _Table:
         self.known: dict[frozenset[str], np.ndarray] = {}
 
     def losses(self, groups: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """What each prompt loses without each group, (B,) each."""
+        """The loss of each prompt without each group, (B,) each."""
         keys = [frozenset(group) for group in groups]
         missing = [key for key in dict.fromkeys(keys) if key not in self.known]
         if missing:
@@ -188,7 +188,7 @@ class _Table:
 def numbers_of(
     together_B: np.ndarray, single_CxB: np.ndarray, margin: float, level: float = LEVEL
 ) -> Numbers:
-    """What a group is worth, and the kind that its numbers show.
+    """The worth of a group, and the kind that its numbers show.
 
     Args:
         together_B: what each prompt loses without all parts.

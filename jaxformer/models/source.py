@@ -22,7 +22,7 @@ SPEC_SOURCE = "_loaded_from"  # the attribute of the spec of a user's own loaded
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Source:
-    """What a model was loaded from.
+    """The place that a model was loaded from, and its tokenizer.
 
     Attributes:
         name: the source as `jaxformer.load` got it; "" if the model carries its parameters itself.

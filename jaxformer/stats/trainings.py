@@ -32,12 +32,12 @@ def training_of(
         guess: the metric of a trivial predictor; None: the best one of the result
         longer: the result of the same run with twice the steps
     """
-    members, config = result.get("members") or [], result.get("config") or {}
+    members, recorded = result.get("members") or [], result.get("config") or {}
     chosen = [member for member in members if member.get("chosen", True)]
     rates = sorted({m["learning_rate"] for m in members if m.get("learning_rate") is not None})
     if not chosen or not rates or metric not in result["metrics"]:
         return None
-    settings = config.get("train", {})
+    settings = recorded.get("train", {})
     planned = settings.get("steps", 0)
     done = result.get("steps") or planned
     reached = [member.get("reached_at") for member in chosen]

@@ -180,7 +180,7 @@ def metric_difference(first: dict, other: dict, metric: str) -> Difference | Non
 
 
 def metric_control(first: dict, other: dict, metric: str) -> str:
-    """What `jaxformer.stats.controls` says of the run that loses; "" where no score is compared.
+    """The word of `jaxformer.stats.controls` for the run that loses; "" where no score is compared.
 
     The arguments are those of `metric_difference`.
     """

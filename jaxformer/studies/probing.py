@@ -91,7 +91,7 @@ class Probe:
 
     @property
     def sentence(self) -> str:
-        """What the network's number is worth beside the best network that cannot know."""
+        """The worth of the network's number beside the best network that cannot know."""
         trained = self.rows[0]
         others = [row for row in self.rows[1:] if row.name in NETWORKS]
         number = with_error(trained.accuracy, trained.half_width or None)

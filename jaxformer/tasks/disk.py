@@ -145,7 +145,7 @@ class OnDisk:
 
 
 class Rows(NamedTuple):
-    """What a compiled step takes to make its batch: arguments of its program, not constants."""
+    """Rows of which a compiled step makes its batch: arguments of its program, not constants."""
 
     rows: jax.Array  # (steps, seeds, B, R), of a block of steps
     key_words: np.ndarray  # (seeds, words), the keys of the training data

@@ -135,7 +135,7 @@ def _says(kind: str, together_B: np.ndarray, single_CxB: np.ndarray, border: flo
 
 
 def _losses(plant: Plant, parts, ablation: str) -> tuple[np.ndarray, np.ndarray, float]:
-    """What fresh prompts lose without all parts and without each, and the border of a loss."""
+    """The losses of fresh prompts without all parts and without each, and the border of a loss."""
     network = plant.network
     clean, corrupted, answers = network.sample(FRESH_PAIRS, seed=1)
     others = equations.replacements(network.placed, clean, corrupted, ablation)

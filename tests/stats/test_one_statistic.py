@@ -64,16 +64,26 @@ def ledger_verdict(left, right):
     return {HELD: 1, NOT_HELD: -1, OPEN: 0}[finding.verdict]
 
 
+def tuned(run):
+    """Returns the run with two more rates, one on each side, that are worse."""
+    others = [
+        member | {"learning_rate": rate, "chosen": False, "metrics": {"accuracy": {"mean": 0.1}}}
+        for member in run["members"]
+        for rate in (1e-3, 0.1)
+    ]
+    return run | {"members": [*run["members"], *others], "steps": 10}
+
+
 def litmus_verdict(left, right):
     """Returns the verdict of litmus for Standard above MixiT, from both orders."""
 
     def helps(standard, mixit):
-        trained = {
-            "standard": rule.read(standard, Path("a")),
-            "mixit": rule.read(mixit, Path("b")),
+        trainings = {
+            name: rule.Runs({1: tuned(run), 2: run}).training(0.0)
+            for name, run in {"standard": standard, "mixit": mixit}.items()
         }
         # The trivial predictor is far below both if their own errors are known.
-        return rule.judge("task", trained, "guess", 0.0).verdict == rule.HELPS
+        return rule.judge("task", trainings, "guess").verdict == rule.HELPS
 
     return helps(left, right) - helps(right, left)
 

@@ -37,7 +37,7 @@ IN_BLOCK = re.compile(r"block_(\d+)/(.+)")
 
 
 class Where(NamedTuple):
-    """What a case replaces of one activation; None stands for all of its positions or heads."""
+    """The part of an activation that a case replaces; None: all of its positions or heads."""
 
     position: int | None = None
     head: int | None = None

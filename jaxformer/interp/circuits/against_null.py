@@ -1,4 +1,4 @@
-"""What all edges do together, in a network and in its nulls: is there anything to explain?
+"""The effect of all edges together, in a network and in its nulls: is there anything to explain?
 
 Two questions come before the first circuit. Do all edges together change the score at all? And do
 they change it more than those of a network that cannot know the answer? If not, a circuit can
@@ -33,7 +33,7 @@ class Changes(Protocol):
 
 
 class Total(NamedTuple):
-    """What all edges do together, in a network and in its nulls.
+    """The effect of all edges together, in a network and in its nulls.
 
     Attributes:
         network: the change of the score by all edges.
@@ -85,7 +85,7 @@ def null_params(model: Any, params: Mapping[str, Any], nulls: Nulls, seed: int) 
 
 
 def name_of(nulls: Nulls) -> str:
-    """What the nulls are, in a table."""
+    """The nulls in words, for a table."""
     return "block weights drawn anew" if nulls is None or isinstance(nulls, int) else "given nulls"
 
 
@@ -137,7 +137,7 @@ def total(
 
 
 def change(wiring: Changes) -> np.ndarray:
-    """What all edges do to the score of each prompt, (B,)."""
+    """The effect of all edges on the score of each prompt, (B,)."""
     return wiring.whole_B.astype(float) - wiring.nothing_B.astype(float)
 
 

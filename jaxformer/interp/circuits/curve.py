@@ -317,12 +317,12 @@ def _first_edges(order: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
 
 
 def _restored(wiring: Wiring, chosen_SxE: np.ndarray) -> np.ndarray:
-    """What each circuit adds to the score without any edge, (S, B)."""
+    """The gain of each circuit over the score without any edge, (S, B)."""
     return wiring.scores(chosen_SxE).astype(float) - wiring.nothing_B
 
 
 def _random(wiring: Wiring, sizes: Sequence[int], random: np.random.Generator) -> np.ndarray:
-    """What random circuits of each size restore on average, (S, B)."""
+    """The mean gain of random circuits of each size, (S, B)."""
     circuits = []
     for size in sizes:
         for _ in range(RANDOM_CIRCUITS if 0 < size < wiring.n_edges else 0):

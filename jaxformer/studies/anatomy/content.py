@@ -154,7 +154,7 @@ class Content:
 
     @property
     def null_sentences(self) -> list[str]:
-        """What the network's numbers are compared with, or why there is nothing to explain."""
+        """The networks with which the numbers are compared, or why there is nothing to explain."""
         if self.inside is None:
             return []
         line = self.inside.nothing_to_explain
@@ -164,7 +164,7 @@ class Content:
 
     @property
     def changes(self) -> PromptChanges:
-        """What each pair of prompts loses or gains, by network, part or group, and method."""
+        """The loss or gain of each pair of prompts, by network, part or group, and method."""
         return PromptChanges() if self.inside is None else self.inside.changes
 
     @property

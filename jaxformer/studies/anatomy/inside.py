@@ -120,7 +120,7 @@ class Inside:
 
     @property
     def null_line(self) -> str:
-        """What null networks know, and what their parts are worth; "" without any."""
+        """A line on null networks: their scores, and the worth of their parts; "" without any."""
         if self.total is None or not self.total.nulls:
             return ""
         line = f"Networks with {self.total.null_name} tell clean from corrupted prompts by "
@@ -278,7 +278,7 @@ def _nulls_of(
     null_name: str,
     kept: Finished | None,
 ) -> tuple[Total | None, dict[str, tuple[Spread, ...]]]:
-    """What null networks make of the prompts, and what their parts are worth by mean ablation.
+    """Scores of null networks on the prompts, and the worth of their parts by mean ablation.
 
     Of a network with many heads only the blocks' attention and MLPs are measured in its nulls,
     because each head of each null would cost as much as a head of the network.

@@ -36,7 +36,7 @@ Labels = dict[str, tuple[str, float]]  # {head: (label, its share of the attenti
 
 
 class HeadScore(NamedTuple):
-    """How much of a head's attention follows one rule.
+    """The share of a head's attention that follows one rule.
 
     Attributes:
         head: its address.
@@ -125,7 +125,7 @@ def random_prompts(model: Any) -> RandomPrompts:
 
 
 def _repeated_tokens(model: Any) -> int:
-    """How many different tokens are repeated."""
+    """The number of different tokens that are repeated."""
     return min(MAX_REPEATED, model.spec.length // 2, model.spec.vocab_size // 2)
 
 

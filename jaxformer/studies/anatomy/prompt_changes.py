@@ -1,4 +1,4 @@
-"""What each pair of prompts loses or gains by each method: the numbers behind the effects."""
+"""The loss or gain of each pair of prompts by each method: the numbers behind the effects."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -67,7 +67,9 @@ class PromptChanges:
 
     def to_npz(self, file: str | Path) -> None:
         """Writes one array "part|method" (networks, B) for each part and method, and "prompts"."""
-        arrays = {f"{part}|{method}": self[part, method] for part, method in self._keys()}
+        arrays: dict[str, Any] = {
+            f"{part}|{method}": self[part, method] for part, method in self._keys()
+        }
         np.savez_compressed(file, prompts=np.array(self.prompts), **arrays)
 
     def _keys(self) -> Iterator[tuple[str, str]]:

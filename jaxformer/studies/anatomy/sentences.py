@@ -74,7 +74,7 @@ def _sentence(row: Judged, table: Table) -> Sentence:
 
 
 def _at_ceiling(text: str, name: str, variant: Variant) -> str:
-    """What may be said of a part without which the task is solved as well: no more than that."""
+    """The words for a part without which the task is solved as well: no more may be said."""
     if variant.method == REMOVED:
         verb = "are" if variant.part in PLURALS else "is"
         return f"{name} {verb} not needed to solve this task at this size"

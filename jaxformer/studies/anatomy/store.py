@@ -93,7 +93,7 @@ class Store:
           variant, seed, rate: what was trained.
           times: the steps of the training over those of the subject.
         """
-        key = _key(variant, seed, rate, times)
+        key: Any = _key(variant, seed, rate, times)
         if key not in self.members and self.folder:
             for file in (self._file(*key), self._other_file(*key)):
                 if key not in self.members and file.exists() and file not in self._damaged:
@@ -102,7 +102,7 @@ class Store:
 
     def put(self, variant: Named, seed: int, rate: float, trained: Any, times: int = 1) -> None:
         """Stores a member."""
-        key = _key(variant, seed, rate, times)
+        key: Any = _key(variant, seed, rate, times)
         self.members[key] = trained
         if self.folder:
             self.folder.mkdir(parents=True, exist_ok=True)

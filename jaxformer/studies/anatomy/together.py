@@ -206,7 +206,7 @@ def _worth_saying(spares: Sequence[Spare]) -> list[Spare]:
 
 
 def group_sentence(group: Group, score: str) -> str:
-    """What the parts of a group do together, with the numbers of the report's score."""
+    """A sentence on the parts of a group together, with the numbers of the report's score."""
     names = _and([part_phrase(part) for part in group.parts])
     subject = names[0].upper() + names[1:]
     unit = " nats" if score == mechanisms.LOG else ""

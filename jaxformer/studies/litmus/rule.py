@@ -121,7 +121,7 @@ def next_run(runs: Runs, standard: Runs, guess: float) -> tuple[int, int] | None
 
 
 def compared(runs: Runs, standard: Runs, guess: float) -> State:
-    """How a variant compares with Standard."""
+    """The comparison of a variant with Standard."""
     return compared_trainings(runs.training(guess), standard.training(guess))
 
 
