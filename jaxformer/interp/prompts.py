@@ -4,10 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from jaxformer.core.errors import UserError
-from jaxformer.models.source import attached
 
 MAX_FILE_BYTES = 10**8
 
@@ -50,33 +47,6 @@ def answer_position(tokens: Sequence[int], tokenizer: Any, causal: bool, where: 
             f"needs one {name} in place of its answer, got {len(masked)}."
         )
     return masked[0]
-
-
-def read_position(model: Any, tokens_BxT: np.ndarray, read_at: int | None) -> int:
-    """The position, counted from the first token, at which the logits of prompts are read.
-
-    Args:
-        model: any model. By default an encoder with a tokenizer is read at the mask of the prompts
-            and any other model at the last token.
-        tokens_BxT: the prompts.
-        read_at: a position, counted from the end if it is negative, or None for the default.
-    """
-    length = tokens_BxT.shape[1]
-    if read_at is None:
-        tokenizer = attached(model)
-        if tokenizer is None or model.spec.causal:
-            return length - 1
-        where = "without read_at=POSITION"
-        masks = {answer_position(x, tokenizer, False, where) for x in tokens_BxT.tolist()}
-        if len(masks) > 1:
-            raise UserError(
-                f"the prompts have their masks at {sorted(masks)}, and one position is read: give "
-                "prompts with the mask at one place, or read_at=POSITION."
-            )
-        return masks.pop()
-    if not -length <= read_at < length:
-        raise UserError(f"read_at must be from {-length} to {length - 1}, got {read_at}.")
-    return read_at % length
 
 
 def first_token(tokenizer: Any, target: str) -> tuple[int, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.core.errors import UserError, setting
@@ -51,7 +52,8 @@ def _with_rows(x: Any, n_rows: int) -> Any:
     missing = max(n_rows - len(x), 0)
     if not missing:
         return x
-    return np.pad(np.asarray(x), [(0, missing)] + [(0, 0)] * (x.ndim - 1), mode="edge")
+    widths = [(0, missing)] + [(0, 0)] * (x.ndim - 1)
+    return jnp.pad(x, widths, mode="edge")
 
 
 @dataclass(eq=False)
@@ -74,7 +76,11 @@ class Session(Callback):
     def __post_init__(self):
         self.evaluate = self.setup.evaluation()
         self.heldout = self.drawn.sets
-        self.rows = heldout_rows(self.heldout, self.setup.mesh.size)
+        rows = heldout_rows(self.heldout, self.setup.mesh.size)
+        self.validation, self.test = (
+            jax.tree.map(lambda x: _with_rows(x, rows), batch)
+            for batch in (self.heldout.validation, self.heldout.test)
+        )
         self.run_hash = self.workdir.run_hash(self.drawn.identity["examples"])
         self.validations = [row for row in self.workdir.rows() if "validation" in row]
         self.unwritten: list[dict[str, np.ndarray]] = []  # metrics of the steps since the last row
@@ -138,7 +144,8 @@ class Session(Callback):
 
     def validate(self, state: TrainState, step: int) -> bool:
         """Writes a row of validation scores and returns whether the run is finished."""
-        scores = self.score(state, self.heldout.validation)
+        n_examples = len(self.heldout.validation.inputs)
+        scores = self._means(self.scores(state, self.validation, n_examples))
         means = {name: [m[name].mean for m in scores] for name in scores[0]}
         row = json.loads(dumps({"step": step, "validation": means}))
         self.validations.append(row)
@@ -227,14 +234,8 @@ class Session(Callback):
             print(f"stopped at step {step} of {steps}. Give a workdir to make a run resumable.")
         return 128 + self.ending_signal
 
-    def score(self, state: TrainState, batch: Batch) -> list[dict[str, Mean]]:
-        """Returns, for each member, the mean of each score over a set of examples."""
-        return self._means(self.scores(state, batch))
-
-    def scores(self, state: TrainState, batch: Batch) -> dict[str, Scores]:
-        """Returns {name: Scores (members, examples)} of a held-out set."""
-        n_examples = len(batch.inputs)
-        padded = jax.tree.map(lambda x: _with_rows(x, self.rows), batch)
+    def scores(self, state: TrainState, padded: Batch, n_examples: int) -> dict[str, Scores]:
+        """Returns {name: Scores (members, examples)} of a held-out set without its padding."""
         scores = self.evaluate(state.trainable, state.frozen, padded)
         return jax.tree.map(lambda x: x[:, :n_examples], scores)
 
@@ -244,7 +245,7 @@ class Session(Callback):
     def test_scores(self, state: TrainState) -> list[dict[str, Mean]]:
         """Returns each member's test scores: means over all, unseen and grouped examples."""
         setup, test = self.setup, self.heldout.test
-        scores = self.scores(state, test)
+        scores = self.scores(state, self.test, len(test.inputs))
         means, keys = self._means(scores), setup.population.data_keys()
         # Without a finite training set the function returns None, which vmap passes on.
         unseen_MxB = jax.vmap(lambda key: setup.data.unseen(key, test))(keys)
