@@ -143,3 +143,12 @@ def test_shared_seeds_are_paired_by_all_five():
             if (got := verdict(*results)) != expected:
                 wrong.append(f"shift {shift}: {verdict.__name__} gives {got}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_compare_says_of_the_loser_whether_it_was_trained():
+    high, low = (result(values(mean, 0.001, 5)) | {"steps": 10} for mean in (0.9, 0.5))
+    for pair in ((high, low), (low, high)):
+        assert compare.metric_control(*pair, "accuracy").startswith("not trained (one learning")
+    word = compare.metric_control(high, tuned(low), "accuracy")
+    assert "cannot tell whether it ended" in word
+    assert compare.metric_control(high, low, "perplexity") == ""
